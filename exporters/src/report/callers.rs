@@ -1,13 +1,13 @@
 //! Who called functions and hit probes, by the stacks that these have.
 
-use super::ReportExporter;
 use super::capped::Capped;
 use super::data::{CallerRow, CallersRow, StackLabels, Table};
+use super::row_maker::RowMaker;
 use super::stack_labels::labels;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{StackId, StringId, Tables};
+use syscollect_model::{StackId, StringId};
 
 /// Pairs of a name and a stack.
 const MAX_CALLERS: usize = 1 << 16;
@@ -36,26 +36,24 @@ impl Callers {
             *self.stacks.row((name, stack)) += 1;
         }
     }
-}
 
-impl ReportExporter {
-    pub(super) fn caller_rows(&self, tables: &Tables) -> Table<CallersRow> {
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<CallersRow> {
         // Stacks that show alike are one.
         let mut stacks: FxHashMap<StringId, BTreeMap<StackLabels, u64>> = FxHashMap::default();
-        for ((name, stack), count) in self.callers.stacks.iter() {
+        for ((name, stack), count) in self.stacks.iter() {
             let of_name = stacks.entry(*name).or_default();
-            *of_name.entry(labels(Some(*stack), tables)).or_default() += count;
+            *of_name.entry(labels(Some(*stack), maker.tables)).or_default() += count;
         }
-        let rows = self.callers.names.iter().map(|(name, count)| {
+        let rows = self.names.iter().map(|(name, count)| {
             let callers = stacks.remove(name).unwrap_or_default().into_iter();
             let mut callers: Vec<_> =
                 callers.map(|(stack, count)| CallerRow { count, stack }).collect();
             callers.sort_by_key(|row| Reverse(row.count));
             let different = callers.len();
             callers.truncate(STACKS);
-            let name = tables.strings.get(*name).to_owned();
+            let name = maker.string(*name);
             CallersRow { name, count: *count, stacks: Table { total: different, rows: callers } }
         });
-        self.table(rows.collect(), |row: &CallersRow| (Reverse(row.count), row.name.clone()))
+        maker.table(rows.collect(), |row: &CallersRow| (Reverse(row.count), row.name.clone()))
     }
 }

@@ -1,6 +1,7 @@
 //! What each CPU runs.
 
-use super::worst::{CpuMeanwhile, Runs};
+use super::data::CpuRow;
+use super::runs::{CpuMeanwhile, Runs};
 use syscollect_model::{CpuId, PerCpu, Tables, ThreadId};
 
 /// One CPU, nanoseconds.
@@ -84,5 +85,17 @@ impl Cpus {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, &mut Cpu)> {
         self.cpus.iter_mut()
+    }
+
+    /// By number, of a session that lasted so long.
+    pub(super) fn rows(&self, duration_ns: u64) -> Vec<CpuRow> {
+        let rows = self.cpus.iter().map(|(number, cpu)| CpuRow {
+            cpu: number,
+            busy_ns: cpu.busy,
+            idle_ns: cpu.idle,
+            unknown_ns: duration_ns.saturating_sub(cpu.busy + cpu.idle),
+            switches: cpu.switches,
+        });
+        rows.collect()
     }
 }

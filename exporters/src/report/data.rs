@@ -4,6 +4,7 @@
 
 mod off_cpu;
 mod programs;
+mod recording;
 mod sleepers;
 mod tree;
 mod waits;
@@ -11,13 +12,12 @@ mod waits;
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use syscollect_model::{
-    CpuId, LossCause, LossOrigin, MachineId, ModuleKind, OperatingSystem, SampleEvent, StackOrigin,
-};
+use syscollect_model::{CpuId, Loss, LossCause, LossOrigin, MachineId, ModuleKind};
 
 pub use super::wait_for::WaitFor;
 pub use off_cpu::*;
 pub use programs::*;
+pub use recording::*;
 pub use sleepers::*;
 pub use tree::*;
 pub use waits::*;
@@ -161,116 +161,6 @@ pub struct OtherProcesses {
     pub processes: usize,
     /// For how long they were on CPU, as far as that was recorded.
     pub on_cpu_ns: u64,
-}
-
-/// Where and how the session was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recording {
-    /// The recorder and its version.
-    pub recorder: String,
-    /// Host name.
-    pub hostname: String,
-    /// The operating system.
-    #[serde(default)]
-    pub os: OperatingSystem,
-    /// Kernel release.
-    pub kernel_release: String,
-    /// CPUs of the machine.
-    pub cpus: usize,
-    /// Sampling rate asked for, Hz; 0 is none.
-    pub sample_rate_hz: u32,
-    /// What drives the samples.
-    pub sample_event: SampleEvent,
-    /// With what stacks were asked for.
-    pub stacks: Vec<StackOrigin>,
-    /// Whether the recording came to its end.
-    pub complete: bool,
-    /// Whether that end came because the file had the size that it might have.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub reached_max_size: bool,
-    /// Only these processes were recorded, if not empty: all figures of others are partial.
-    pub filter_pids: Vec<u32>,
-    /// When it began by the machine's wall clock, nanoseconds since 1970, where that was read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began_unix_ns: Option<u64>,
-    /// The other machines, where several were recorded: they are numbered from 1.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub other_machines: Vec<RecordedMachine>,
-}
-
-impl Recording {
-    /// Whether only some processes of a machine were recorded.
-    pub fn is_filtered(&self) -> bool {
-        let others = self.other_machines.iter();
-        !self.filter_pids.is_empty() || others.into_iter().any(|of| !of.filter_pids.is_empty())
-    }
-
-    /// Whether only some processes of this machine were recorded.
-    pub(super) fn is_filtered_on(&self, machine: MachineId) -> bool {
-        let pids = match usize::from(machine.0).checked_sub(1) {
-            None => Some(&self.filter_pids),
-            Some(other) => self.other_machines.get(other).map(|of| &of.filter_pids),
-        };
-        pids.is_some_and(|pids| !pids.is_empty())
-    }
-
-    /// The first machine.
-    pub fn machine(&self) -> RecordedMachine {
-        RecordedMachine {
-            hostname: self.hostname.clone(),
-            os: self.os.clone(),
-            kernel_release: self.kernel_release.clone(),
-            cpus: self.cpus,
-            filter_pids: self.filter_pids.clone(),
-        }
-    }
-}
-
-/// A machine that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RecordedMachine {
-    /// Host name.
-    pub hostname: String,
-    /// The operating system.
-    pub os: OperatingSystem,
-    /// Kernel release.
-    pub kernel_release: String,
-    /// Its CPUs.
-    pub cpus: usize,
-    /// Only these of its processes were recorded, if not empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filter_pids: Vec<u32>,
-}
-
-/// Events by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventCounts {
-    /// Context switches.
-    pub switches: u64,
-    /// Wakeups, those of new threads included.
-    pub wakeups: u64,
-    /// Moves to another run queue.
-    pub migrations: u64,
-    /// CPU samples, those of idle CPUs included.
-    pub samples: u64,
-    /// Slices begun.
-    pub slices: u64,
-    /// Instants.
-    pub instants: u64,
-    /// Counter values.
-    pub counters: u64,
-    /// Of the instants, messages.
-    #[serde(default)]
-    pub messages: u64,
-    /// Events of locks.
-    #[serde(default)]
-    pub locks: u64,
-    /// Allocations and frees.
-    #[serde(default)]
-    pub memory: u64,
-    /// Jobs of GPUs.
-    #[serde(default)]
-    pub gpu_jobs: u64,
 }
 
 /// One CPU.
@@ -608,6 +498,19 @@ pub struct LossRow {
     pub user: Option<u32>,
     /// How many.
     pub count: u64,
+}
+
+impl LossRow {
+    pub(super) fn of(loss: &Loss) -> Self {
+        Self {
+            origin: loss.origin.clone(),
+            cpu: loss.cpu.map(|cpu| cpu.number),
+            machine: loss.machine(),
+            cause: loss.cause,
+            user: loss.user,
+            count: loss.count,
+        }
+    }
 }
 
 /// Code of a module that has no names.

@@ -1,6 +1,9 @@
 //! The longest waits of threads for fences.
 
+use super::data::{FenceWaitRow, Table};
 use super::longest::Longest;
+use super::row_maker::RowMaker;
+use crate::labels;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Fence, FieldRole, GpuJob, Nesting, Slice, SliceRole, SliceUpdate, StringId, Tables, ThreadId,
@@ -12,19 +15,19 @@ const MAX_DEPTH: usize = 64;
 
 /// A thread waited for a fence. Times are nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct FenceWait {
-    pub(super) waited: u64,
-    pub(super) since: u64,
-    pub(super) thread: ThreadId,
-    pub(super) fence: Option<Fence>,
+struct FenceWait {
+    waited: u64,
+    since: u64,
+    thread: ThreadId,
+    fence: Option<Fence>,
     /// What the driver calls it.
-    pub(super) timeline: Box<str>,
+    timeline: Box<str>,
     /// Who signaled it, in words; empty where that is not known.
-    pub(super) signaled_by: Box<str>,
+    signaled_by: Box<str>,
     /// The queue of the job whose end it is, and who handed that over.
-    pub(super) job: Option<(StringId, Option<ThreadId>)>,
+    job: Option<(StringId, Option<ThreadId>)>,
     /// It had not ended when the recording did.
-    pub(super) unfinished: bool,
+    unfinished: bool,
 }
 
 /// All waits.
@@ -33,7 +36,7 @@ pub(super) struct FenceWaits {
     open: FxHashMap<TrackId, Nesting<FenceWait, MAX_DEPTH>>,
     /// Of fences that are waited for: the tracks.
     awaited: FxHashMap<Fence, Vec<TrackId>>,
-    pub(super) longest: Longest<FenceWait>,
+    longest: Longest<FenceWait>,
 }
 
 impl FenceWaits {
@@ -46,7 +49,7 @@ impl FenceWaits {
     }
 
     /// A slice begins on a track of a thread.
-    pub(super) fn begin(&mut self, now: u64, (track, thread): (TrackId, ThreadId), slice: &Slice) {
+    pub(super) fn begin(&mut self, now: u64, track: TrackId, thread: ThreadId, slice: &Slice) {
         if slice.role != SliceRole::FenceWait {
             return;
         }
@@ -120,5 +123,32 @@ impl FenceWaits {
         }
         wait.waited = now.saturating_sub(wait.since);
         self.longest.add(wait.waited, wait.since, || wait);
+    }
+
+    /// The longest.
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<FenceWaitRow> {
+        let rows = self.longest.sorted().into_iter().map(|(.., wait)| wait.row(maker));
+        Table { total: self.longest.count, rows: rows.collect() }
+    }
+}
+
+impl FenceWait {
+    fn row(&self, maker: RowMaker<'_>) -> FenceWaitRow {
+        let thread = maker.tables.thread(self.thread);
+        let process = maker.process(thread.process);
+        FenceWaitRow {
+            at_ns: self.since.saturating_sub(maker.first),
+            waited_ns: self.waited,
+            unfinished: self.unfinished,
+            tid: thread.tid,
+            thread: maker.string(thread.name),
+            pid: process.pid,
+            process: process.name,
+            timeline: self.timeline.to_string(),
+            fence: self.fence.map(labels::fence).unwrap_or_default(),
+            signaled_by: (!self.signaled_by.is_empty()).then(|| self.signaled_by.to_string()),
+            queue: self.job.map(|(queue, _)| maker.string(queue)),
+            submitted_by: self.job.and_then(|(_, thread)| thread).map(|id| maker.thread_label(id)),
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! Jobs of GPUs, by queue and process, and the longest waits for fences.
 
 use super::capped::Capped;
+use super::data::{GpuRow, Table};
 use super::durations::Durations;
 use super::fence_waits::FenceWaits;
+use super::row_maker::{OTHERS, RowMaker};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId};
 
 /// Queues and processes that are told apart, at most 126 kB each.
@@ -12,26 +16,26 @@ const DIGITS: u8 = 2;
 
 /// What makes jobs one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct GpuKey {
-    pub(super) queue: StringId,
-    pub(super) process: Option<ProcessId>,
+struct GpuKey {
+    queue: StringId,
+    process: Option<ProcessId>,
 }
 
 /// The jobs of one row.
 #[derive(Debug)]
-pub(super) struct GpuTotals {
-    pub(super) jobs: u64,
-    pub(super) failed: u64,
+struct GpuTotals {
+    jobs: u64,
+    failed: u64,
     /// Those whose end is missing; they have not `ran`.
-    pub(super) unfinished: u64,
+    unfinished: u64,
     /// Those whose beginning is missing.
-    pub(super) without_beginning: u64,
+    without_beginning: u64,
     /// From start to end.
-    pub(super) ran: Durations,
+    ran: Durations,
     /// From submission to start.
-    pub(super) waited: Durations,
+    waited: Durations,
     /// From submission to end.
-    pub(super) took: Durations,
+    took: Durations,
 }
 
 impl Default for GpuTotals {
@@ -43,7 +47,7 @@ impl Default for GpuTotals {
 
 impl GpuTotals {
     /// Those of `other` too.
-    pub(super) fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.jobs += other.jobs;
         self.failed += other.failed;
         self.unfinished += other.unfinished;
@@ -52,12 +56,28 @@ impl GpuTotals {
         self.waited.merge(&other.waited);
         self.took.merge(&other.took);
     }
+
+    fn row(&self, queue: String, owner: Option<ProcessId>, maker: RowMaker<'_>) -> GpuRow {
+        let process = owner.map(|id| maker.process(id));
+        GpuRow {
+            queue,
+            pid: process.as_ref().map(|process| process.pid),
+            process: process.map(|process| process.name).unwrap_or_default(),
+            jobs: self.jobs,
+            failed: self.failed,
+            unfinished: self.unfinished,
+            without_beginning: self.without_beginning,
+            ran: self.ran.distribution(),
+            waited: self.waited.distribution(),
+            took: self.took.distribution(),
+        }
+    }
 }
 
 /// The jobs of all queues.
 #[derive(Debug)]
 pub(super) struct GpuAccounts {
-    pub(super) rows: Capped<GpuKey, GpuTotals>,
+    rows: Capped<GpuKey, GpuTotals>,
     pub(super) waits: FenceWaits,
 }
 
@@ -86,6 +106,35 @@ impl GpuAccounts {
                 between(job.submitted, now).into_iter().for_each(|took| row.took.add(took));
             }
         }
+    }
+
+    /// Of all processes together.
+    pub(super) fn queue_rows(&self, maker: RowMaker<'_>) -> Table<GpuRow> {
+        let mut queues: FxHashMap<StringId, GpuTotals> = FxHashMap::default();
+        for (key, totals) in self.rows.iter() {
+            queues.entry(key.queue).or_default().merge(totals);
+        }
+        let rows =
+            queues.iter().map(|(queue, totals)| totals.row(maker.string(*queue), None, maker));
+        self.with_others(rows.collect(), maker)
+    }
+
+    /// Of each process.
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<GpuRow> {
+        let rows = self.rows.iter();
+        let rows =
+            rows.map(|(key, totals)| totals.row(maker.string(key.queue), key.process, maker));
+        self.with_others(rows.collect(), maker)
+    }
+
+    fn with_others(&self, mut rows: Vec<GpuRow>, maker: RowMaker<'_>) -> Table<GpuRow> {
+        let others = self.rows.left_out();
+        if others.jobs > 0 {
+            rows.push(others.row(OTHERS.to_owned(), None, maker));
+        }
+        maker.table(rows, |row| {
+            (Reverse((row.ran.total_ns, row.took.total_ns, row.jobs)), row.queue.clone(), row.pid)
+        })
     }
 }
 

@@ -1,15 +1,20 @@
 //! How long locks were waited for and held.
 
 use super::capped::Capped;
+use super::data::{HolderRow, LockRow, LockWaitRow, Table};
 use super::longest::Longest;
+use super::row_maker::{RowMaker, WaitSpan};
 use crate::locks::{LockTransition, Locks};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use syscollect_model::{
     LocationId, LockEvent, LockId, ProcessId, StringId, Tables, ThreadId, Time,
 };
 
 /// Locks that are told apart.
 const MAX_LOCKS: usize = 1 << 14;
+/// Holders of a lock that are told.
+const HOLDERS: usize = 3;
 /// Pairs of a lock and a thread that held it.
 const MAX_HOLDERS: usize = 1 << 16;
 
@@ -67,12 +72,12 @@ pub(super) struct LockAccounts {
 
 /// What is counted of them.
 #[derive(Debug)]
-pub(super) struct LockCounts {
-    pub(super) rows: Capped<LockKey, LockTotals>,
-    pub(super) holders: Capped<(LockKey, ThreadId), DurationTotals>,
+struct LockCounts {
+    rows: Capped<LockKey, LockTotals>,
+    holders: Capped<(LockKey, ThreadId), DurationTotals>,
     /// Of each thread that waits, who held the lock when it began.
     awaited: FxHashMap<ThreadId, ThreadId>,
-    pub(super) longest: Longest<LockWait>,
+    longest: Longest<LockWait>,
 }
 
 impl LockAccounts {
@@ -87,10 +92,6 @@ impl LockAccounts {
         Self { locks: Locks::default(), books }
     }
 
-    pub(super) fn books(&self) -> &LockCounts {
-        &self.books
-    }
-
     pub(super) fn event(&mut self, now: u64, event: &LockEvent, tables: &Tables) {
         self.locks
             .event(Time(now), event)
@@ -100,6 +101,61 @@ impl LockAccounts {
 
     pub(super) fn thread_ended(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
         self.locks.thread_ended(thread).iter().for_each(|step| self.books.add(now, step, tables));
+    }
+
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<LockRow> {
+        let mut holders: FxHashMap<LockKey, Vec<HolderRow>> = FxHashMap::default();
+        for ((key, thread), spans) in self.books.holders.iter() {
+            holders.entry(*key).or_default().push(HolderRow {
+                tid: maker.tables.thread(*thread).tid,
+                name: maker.tables.thread_name(*thread).into(),
+                holds: spans.count,
+                held_ns: spans.total,
+                longest_hold_ns: spans.longest,
+            });
+        }
+        let rows = self.books.rows.iter().map(|(key, totals)| {
+            let process = maker.process(key.process);
+            let LockTotals { waits, holds, contended, given_up } = *totals;
+            let mut holders = holders.remove(key).unwrap_or_default();
+            holders.sort_by_cached_key(|row| (Reverse(row.held_ns), row.tid, row.name.clone()));
+            holders.truncate(HOLDERS);
+            LockRow {
+                name: maker.string(key.name),
+                pid: process.pid,
+                process: process.name,
+                location: maker.location(key.location),
+                waits: waits.count,
+                contended,
+                given_up,
+                wait_ns: waits.total,
+                longest_wait_ns: waits.longest,
+                holds: holds.count,
+                held_ns: holds.total,
+                longest_hold_ns: holds.longest,
+                holders,
+            }
+        });
+        maker.table(rows.collect(), |row| {
+            (
+                Reverse((row.wait_ns, row.held_ns, row.holds)),
+                row.name.clone(),
+                row.pid,
+                row.location.clone(),
+            )
+        })
+    }
+
+    /// As many of the longest waits as were asked for.
+    pub(super) fn longest_waits(&self, maker: RowMaker<'_>) -> Table<LockWaitRow> {
+        let longest = &self.books.longest;
+        let rows = longest.sorted().into_iter().map(|(waited, since, wait)| LockWaitRow {
+            waiter: maker.waiter(WaitSpan { waited, since, thread: wait.thread }),
+            lock: maker.string(maker.tables.lock(wait.lock).name),
+            holder: wait.holder.map(|holder| maker.thread_label(holder)),
+            obtained: wait.obtained,
+        });
+        Table { total: longest.count, rows: rows.collect() }
     }
 }
 

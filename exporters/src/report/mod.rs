@@ -91,61 +91,68 @@
 //! events; tables of pairs stop growing at some hundred thousand rows.
 
 mod account;
-mod build;
 mod callers;
 mod capped;
 mod cpu;
+mod crashes;
 mod data;
 mod durations;
 mod fence_waits;
 mod filter;
 mod gpu;
 mod hints;
+mod instants;
 mod locks;
 mod longest;
+mod memory;
+mod migrations;
 pub(crate) mod off_cpu;
 mod own_code;
 mod plots;
+mod programs;
+mod row_maker;
+mod run_queue;
+mod runs;
 mod samples;
 mod scheduling;
+mod session_span;
 mod slices;
 mod stack_labels;
 mod text;
+mod thread_accounts;
 mod tree;
+mod truncated;
 mod unresolved;
 pub(crate) mod wait_for;
 mod wait_names;
 mod wait_python;
+mod waits;
+mod wakeups;
 mod worst;
 
 pub use data::*;
 pub use filter::{Family, ProcessFilter};
 pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
-use crate::heap::Heap;
-use crate::labels;
-use crate::overwritten::OverwrittenTime;
-use callers::Callers;
-use capped::Capped;
+use cpu::Cpus;
 use gpu::GpuAccounts;
 use locks::LockAccounts;
-use plots::Plots;
+use memory::pool_rows;
+use migrations::MigrationCounts;
+use programs::ProgramAccounts;
+use row_maker::RowMaker;
 use samples::Samples;
 use scheduling::Scheduling;
-use slices::Slices;
+use session_span::{Beginning, SessionSpan};
 use std::convert::Infallible;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, Loss, MachineId, Migration, OnCpu, RecorderSummary, Sample,
-    Scope, SessionInfo, StackId, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId,
-    Wakeup,
+    Event, Exporter, Loss, RecorderSummary, StopReason, Tables, Time, records_lost,
+    records_overwritten,
 };
-
-/// Pairs of threads that wake each other.
-const MAX_WAKE_PAIRS: usize = 1 << 19;
-/// Pairs of CPUs.
-const MAX_CPU_PAIRS: usize = 1 << 16;
-/// Crashes that are told.
-const MAX_CRASHES: usize = 1 << 10;
+use thread_accounts::{ThreadAccounts, by_name};
+use waits::Waits;
+use wakeups::WakeCounts;
+use worst::WorstOfEach;
 
 /// What a report is to show.
 #[derive(Clone, Debug)]
@@ -181,25 +188,6 @@ impl Default for ReportOptions {
     }
 }
 
-/// Who made a thread runnable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Waker {
-    Thread(ThreadId),
-    Interrupt,
-    Unknown,
-}
-
-impl Waker {
-    #[inline]
-    fn of(wakeup: &Wakeup) -> Self {
-        match wakeup.waker {
-            _ if wakeup.from_interrupt => Self::Interrupt,
-            Some(waker) => Self::Thread(waker),
-            None => Self::Unknown,
-        }
-    }
-}
-
 /// Sums up a session; the definitions are in [the module's documentation](self).
 ///
 /// ```
@@ -218,31 +206,13 @@ impl Waker {
 pub struct ReportExporter {
     options: ReportOptions,
     recording: Recording,
+    span: SessionSpan,
     counts: EventCounts,
-    /// When the recording began, as far as that is known.
-    began: u64,
-    first: Option<u64>,
-    last: u64,
-    /// Events before the part that was asked for told who was in which state.
-    led_up: bool,
-    overwritten: OverwrittenTime,
-    /// How long it was, nanoseconds.
-    overwritten_ns: u64,
-    on_cpu: OnCpu,
     scheduling: Scheduling,
     samples: Samples,
-    wakes: Capped<(Waker, ThreadId), u64>,
-    wake_count: u64,
-    interrupt_wakes: u64,
-    migrations: Capped<(CpuId, CpuId), u64>,
-    slices: Slices,
-    callers: Callers,
-    locks: LockAccounts,
-    heap: Heap,
-    gpu: GpuAccounts,
-    plots: Plots,
-    crashes: Vec<(u64, Crash)>,
-    crash_count: usize,
+    wakeups: WakeCounts,
+    migrations: MigrationCounts,
+    programs: ProgramAccounts,
     report: Report,
 }
 
@@ -258,68 +228,24 @@ pub struct ReportRange {
 impl ReportExporter {
     /// A report of a session that is to be played into it.
     pub fn new(options: ReportOptions) -> Self {
-        let counts_processes = options.tree.is_some();
+        let accounts = ThreadAccounts::new(options.process.clone());
+        // What ran meanwhile is told of the longest waits alone.
+        let cpus = Cpus::new(options.worst > 0);
+        let waits = Waits::new(WorstOfEach::new(options.worst, options.worst_idle));
+        let locks = LockAccounts::new(options.worst);
+        let gpu = GpuAccounts::new(options.rows.max(options.worst));
         Self {
-            on_cpu: OnCpu::default(),
-            scheduling: Scheduling::new(options.process.clone(), options.worst, options.worst_idle),
-            gpu: GpuAccounts::new(options.rows.max(options.worst)),
-            locks: LockAccounts::new(options.worst),
-            options,
             recording: Recording::default(),
+            span: SessionSpan::new(options.part),
             counts: EventCounts::default(),
-            began: 0,
-            first: None,
-            last: 0,
-            led_up: false,
-            overwritten: OverwrittenTime::default(),
-            overwritten_ns: 0,
-            samples: Samples::new(counts_processes),
-            wakes: Capped::new(MAX_WAKE_PAIRS),
-            wake_count: 0,
-            interrupt_wakes: 0,
-            migrations: Capped::new(MAX_CPU_PAIRS),
-            slices: Slices::default(),
-            callers: Callers::default(),
-            heap: Heap::default(),
-            plots: Plots::default(),
-            crashes: Vec::new(),
-            crash_count: 0,
+            scheduling: Scheduling::new(accounts, cpus, waits),
+            // Trees are of processes.
+            samples: Samples::new(options.tree.is_some()),
+            wakeups: WakeCounts::default(),
+            migrations: MigrationCounts::default(),
+            programs: ProgramAccounts::new(locks, gpu),
             report: Report::default(),
-        }
-    }
-
-    /// The first event that is told of. What came before it has told states; these last from where
-    /// the part begins.
-    #[cold]
-    fn begin_at(&mut self, now: u64) {
-        if !self.led_up {
-            self.first = Some(now);
-            return self.scheduling.begin(now);
-        }
-        let part = self.options.part.unwrap_or_default();
-        let begin = part.from.map_or(now, |from| from.0.clamp(self.last, now));
-        self.first = Some(begin);
-        self.scheduling.forget_before(begin);
-    }
-
-    /// Where the part ends, if the recording went on; 0 if that is not known.
-    fn end_of_part(&self, recorder: Option<&RecorderSummary>) -> u64 {
-        let to = self.options.part.and_then(|part| part.to);
-        let end = recorder.map(|recorder| self.began + recorder.duration_ns);
-        to.zip(end).map_or(0, |(to, end)| to.0.min(end))
-    }
-
-    /// Where the event contradicts those before, what ran on its CPU is not known.
-    #[inline]
-    fn close_at_gap(&mut self, now: Time, event: &Event, tables: &Tables) {
-        if !self.on_cpu.apply(now, event, tables) {
-            return;
-        }
-        match event {
-            Event::Switch(Switch { cpu, .. }) | Event::Wakeup(Wakeup { cpu, .. }) => {
-                self.scheduling.contradicted(now.0, *cpu, tables);
-            }
-            _ => {}
+            options,
         }
     }
 
@@ -328,178 +254,73 @@ impl ReportExporter {
         self.report
     }
 
-    #[inline]
-    fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
-        self.counts.wakeups += 1;
-        self.scheduling.wakeup(now, wakeup, tables);
-        let waker = Waker::of(wakeup);
-        let chosen = self.is_chosen(wakeup.wakee, tables)
-            || matches!(waker, Waker::Thread(waker) if self.is_chosen(waker, tables));
-        if chosen {
-            self.wake_count += 1;
-            self.interrupt_wakes += u64::from(wakeup.from_interrupt);
-            *self.wakes.row((waker, wakeup.wakee)) += 1;
-        }
-    }
-
-    /// Whether the report is about the thread. Idle belongs to the whole machine only.
-    #[inline]
-    fn is_chosen(&mut self, thread: ThreadId, tables: &Tables) -> bool {
-        self.options.process.is_none() || self.scheduling.account(thread, tables).chosen
-    }
-
-    fn sample(&mut self, now: u64, sample: &Sample, tables: &Tables) {
-        self.counts.samples += 1;
-        self.scheduling.observe_running(now, sample.cpu, sample.thread, tables);
-        match sample.thread {
-            Tables::IDLE_THREAD => self.samples.idle += 1,
-            thread => self.samples.add(sample, self.scheduling.account(thread, tables)),
-        }
-    }
-
-    fn migration(&mut self, migration: &Migration, tables: &Tables) {
-        self.counts.migrations += 1;
-        let account = self.scheduling.account(migration.thread, tables);
-        account.counts.migrations += 1;
-        if account.chosen {
-            *self.migrations.row((migration.from_cpu, migration.to_cpu)) += 1;
-        }
-    }
-
-    fn track_is_chosen(&mut self, track: TrackId, tables: &Tables) -> bool {
-        match tables.track(track).scope {
-            Scope::Machine(_) | Scope::Cpu(_) => self.options.process.is_none(),
-            Scope::Process(process) => {
-                self.options.process.as_ref().is_none_or(|one| one.matches(process, tables))
-            }
-            Scope::Thread(thread) => self.is_chosen(thread, tables),
-        }
-    }
-
-    /// The thread of a track, and what it has done until now.
-    fn thread_times(
-        &mut self,
-        now: u64,
-        track: TrackId,
-        tables: &Tables,
-    ) -> Option<(ThreadId, Times)> {
-        match tables.track(track).scope {
-            Scope::Thread(thread) => {
-                Some((thread, self.scheduling.account(thread, tables).times_at(now)))
-            }
-            _ => None,
-        }
-    }
-
     /// A time blocked that ended with this event belongs to the slices that were open.
     #[inline]
-    fn book_blocked(&mut self) {
-        if let Some((thread, function, nanoseconds)) = self.scheduling.was_blocked.take() {
-            self.slices.blocked(thread, function, nanoseconds);
+    fn end_sleep(&mut self) {
+        if let Some(sleep) = self.scheduling.waits.take_ended_sleep() {
+            self.programs.slices.blocked(sleep);
         }
     }
 
-    fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
-        match event {
-            Event::ThreadStart(thread) => {
-                self.scheduling.account(*thread, tables).reported = true;
-                self.scheduling.thread_start(now, *thread, tables);
-            }
-            Event::ThreadEnd(thread) => {
-                self.scheduling.account(*thread, tables).reported = true;
-                self.locks.thread_ended(now, *thread, tables);
-                self.scheduling.thread_end(now, *thread, tables);
-            }
-            Event::Asleep(thread, off_cpu) => {
-                self.scheduling.asleep(now, *thread, *off_cpu, tables);
-            }
-            Event::Loss(loss) => {
-                if let Some(gap) = loss.scheduling_gap() {
-                    self.scheduling.gap(now, gap.cpu, gap.since.map(|since| since.0), tables);
-                }
-            }
-            Event::RecordingEnd(machine) => {
-                self.scheduling.end_machine(now, *machine, tables);
-            }
-            event => self.of_program(now, event, tables),
-        }
-    }
-
-    /// An instant, or a message, which counts as one.
-    fn instant(&mut self, track: TrackId, name: StringId, stack: Option<StackId>, tables: &Tables) {
-        self.counts.instants += 1;
-        if self.track_is_chosen(track, tables) {
-            if let Scope::Thread(thread) = tables.track(track).scope {
-                self.scheduling.account(thread, tables).reported = true;
-            }
-            self.slices.instant(name);
-            self.callers.add(name, stack);
-        }
-    }
-
-    /// What programs say of themselves.
-    fn of_program(&mut self, now: u64, event: &Event, tables: &Tables) {
-        match event {
-            Event::SliceBegin(track, slice) => {
-                self.counts.slices += 1;
-                if self.track_is_chosen(*track, tables) {
-                    let times = self.thread_times(now, *track, tables);
-                    if let Some((thread, _)) = times {
-                        self.gpu.waits.begin(now, (*track, thread), slice);
-                    }
-                    self.slices.begin(now, *track, slice, times);
-                    self.callers.add(slice.name, slice.stack);
-                }
-            }
-            Event::SliceUpdate(track, update) => {
-                self.gpu.waits.update(*track, update);
-                self.slices.update(*track, update);
-            }
-            Event::SliceEnd(track) => {
-                self.gpu.waits.end(now, *track);
-                let times = self.thread_times(now, *track, tables);
-                self.slices.end(now, *track, times.as_ref().map(|(_, times)| times), tables);
-            }
-            Event::Instant(track, slice) => {
-                self.instant(*track, slice.name, slice.stack, tables);
-            }
-            Event::Message(track, message) => {
-                self.counts.messages += 1;
-                self.instant(*track, labels::message_name(message), message.stack, tables);
-            }
-            Event::Lock(event) => {
-                self.counts.locks += 1;
-                if self.is_chosen(event.thread, tables) {
-                    self.locks.event(now, event, tables);
-                }
-            }
-            Event::Memory(event) => {
-                self.counts.memory += 1;
-                if self.is_chosen(event.thread, tables) {
-                    self.heap.event(event, tables);
-                }
-            }
-            Event::GpuJob(track, job) => {
-                self.counts.gpu_jobs += 1;
-                // Whose job it was that somebody waited for is told of all.
-                self.gpu.waits.job(*track, job, tables);
-                let process = gpu::process_of(*track, job, tables);
-                if self
-                    .options
-                    .process
-                    .as_ref()
-                    .is_none_or(|one| process.is_some_and(|process| one.matches(process, tables)))
-                {
-                    self.gpu.job(now, *track, job, tables);
-                }
-            }
-            Event::Crash(crash) if self.is_chosen(crash.thread, tables) => {
-                self.crash_count += 1;
-                if self.crashes.len() < MAX_CRASHES {
-                    self.crashes.push((now, *crash));
-                }
-            }
-            _ => {}
+    /// The report, from what was summed up.
+    fn build(
+        &self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Report {
+        let Self { options, span, scheduling, samples, programs, .. } = self;
+        let (accounts, waits) = (&scheduling.accounts, &scheduling.waits);
+        let (began, first) = (span.began(), span.first());
+        let maker = RowMaker { tables, limit: options.rows, began, first };
+        let processes = accounts.processes(maker);
+        Report {
+            schema_version: REPORT_SCHEMA_VERSION,
+            recording: self.recording.clone(),
+            process: options.process.as_ref().map(ToString::to_string),
+            process_children: matches!(options.process, Some(ProcessFilter::Family(_))),
+            start_ns: span.start_ns(),
+            duration_ns: span.duration_ns(),
+            recorded_ns: span.recorded_ns(recorder),
+            overwritten_ns: span.overwritten_ns(),
+            is_overwritten: span.is_overwritten(losses, &self.counts),
+            events: self.counts,
+            cpus: scheduling.cpus.rows(span.duration_ns()),
+            processes_by_name: by_name(&processes, maker),
+            processes: maker.table(processes, |row| (row.activity.busiest_first(), row.pid)),
+            threads: accounts.threads(maker),
+            functions: samples.functions(maker),
+            off_cpu: waits.off_cpu.report(options.idle_sleepers, maker),
+            trees: options.tree.map(|tree| CallTrees {
+                cpu: samples.tree(tree, tables),
+                off_cpu: waits.off_cpu.tree(tree, tables),
+            }),
+            worst: waits.worst.report(programs.locks.longest_waits(maker), maker),
+            others: accounts.others(tables),
+            wakeups: self.wakeups.report(maker),
+            run_queue: waits.run_queue.report(),
+            longest_wait: waits.run_queue.longest().map(|wait| maker.waiter(wait)),
+            longest_program_wait: accounts
+                .longest_program_wait(tables)
+                .map(|wait| maker.waiter(wait)),
+            migrations: self.migrations.rows(maker),
+            slices: programs.slices.rows(maker),
+            callers: programs.callers.rows(maker),
+            instants: programs.instants.rows(maker),
+            frames: programs.slices.frame_rows(maker),
+            locks: programs.locks.rows(maker),
+            memory: pool_rows(&programs.heap, maker),
+            gpu_queues: programs.gpu.queue_rows(maker),
+            gpu: programs.gpu.rows(maker),
+            gpu_waits: programs.gpu.waits.rows(maker),
+            crashes: programs.crashes.rows(maker),
+            counters: programs.plots.rows(maker),
+            lost: records_lost(losses),
+            overwritten: records_overwritten(losses),
+            unreported_gaps: scheduling.unreported_gaps(),
+            missing_stacks: 0,
+            losses: losses.iter().map(LossRow::of).collect(),
+            unresolved: unresolved::rows(samples, &waits.off_cpu, maker),
         }
     }
 }
@@ -508,85 +329,48 @@ impl Exporter for ReportExporter {
     type Error = Infallible;
 
     fn begin(&mut self, tables: &Tables) -> Result<(), Infallible> {
-        let session = tables.machine(MachineId::FIRST);
-        self.began = session.clock_pairs.first().map_or(0, |pair| pair.boottime);
-        self.recording = Recording {
-            recorder: session.recorder.clone(),
-            hostname: session.hostname.clone(),
-            os: session.os.clone(),
-            kernel_release: session.kernel_release.clone(),
-            cpus: session.cpus.len(),
-            sample_rate_hz: session.sample_rate_hz,
-            sample_event: session.sample_event.clone(),
-            stacks: session.stacks.clone(),
-            complete: false,
-            reached_max_size: false,
-            filter_pids: session.filter_pids.clone(),
-            began_unix_ns: session.wall_clock(Time(self.began)),
-            other_machines: tables.machines.iter().skip(1).map(RecordedMachine::of).collect(),
-        };
+        self.span.open(tables);
+        self.recording = Recording::of(tables, Time(self.span.began()));
         Ok(())
     }
 
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         let now = time.0;
-        if self.first.is_none() {
-            self.begin_at(now);
+        match self.span.advance(now) {
+            None => {}
+            Some(Beginning::OfSession) => self.scheduling.begin(now),
+            Some(Beginning::OfPart(begin)) => self.scheduling.forget_before(begin),
         }
-        self.last = now;
-        if self.overwritten.ends_with(event) {
-            self.overwritten_ns = now.saturating_sub(self.first.unwrap_or(now));
+        if self.span.begins_anew(now, event) {
             self.scheduling.begin_anew(now);
         }
-        self.close_at_gap(time, event, tables);
+        self.counts.add(event);
+        self.scheduling.event(time, event, tables);
+        let accounts = &mut self.scheduling.accounts;
         match event {
-            Event::Switch(switch) => {
-                self.counts.switches += 1;
-                self.scheduling.switch(now, switch, tables);
-                self.book_blocked();
-            }
+            Event::Switch(_) => self.end_sleep(),
             Event::Wakeup(wakeup) => {
-                self.wakeup(now, wakeup, tables);
-                self.book_blocked();
+                self.wakeups.add(wakeup, accounts, tables);
+                self.end_sleep();
             }
-            Event::Sample(sample) => self.sample(now, sample, tables),
-            Event::Migration(migration) => self.migration(migration, tables),
-            Event::Counter(track, value) => {
-                self.counts.counters += 1;
-                if self.track_is_chosen(*track, tables) {
-                    self.plots.add(*track, *value);
-                }
+            Event::Sample(sample) => {
+                self.samples.add(sample, accounts.get(sample.thread, tables));
             }
-            other => self.other(now, other, tables),
+            Event::Migration(migration) => {
+                self.migrations.add(migration, accounts.get(migration.thread, tables));
+            }
+            of_program => self.programs.event(now, of_program, accounts, tables),
         }
         Ok(())
     }
 
     /// States are followed, so that they are known when the part that was asked for begins.
     fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        let now = time.0;
-        if !std::mem::replace(&mut self.led_up, true) {
-            self.scheduling.begin(now);
+        if self.span.lead_up(time.0, event) {
+            self.scheduling.begin(time.0);
         }
-        self.last = now;
-        self.overwritten.ends_with(event);
-        self.close_at_gap(time, event, tables);
-        match event {
-            Event::Switch(switch) => self.scheduling.switch(now, switch, tables),
-            Event::Wakeup(wakeup) => self.scheduling.wakeup(now, wakeup, tables),
-            Event::Sample(sample) => {
-                self.scheduling.observe_running(now, sample.cpu, sample.thread, tables);
-            }
-            Event::ThreadStart(_)
-            | Event::ThreadEnd(_)
-            | Event::Asleep(..)
-            | Event::Loss(_)
-            | Event::RecordingEnd(_) => {
-                self.other(now, event, tables);
-            }
-            _ => {}
-        }
+        self.scheduling.event(time, event, tables);
         Ok(())
     }
 
@@ -599,17 +383,10 @@ impl Exporter for ReportExporter {
         self.recording.complete = recorder.is_some();
         self.recording.reached_max_size =
             recorder.is_some_and(|recorder| recorder.stop_reason == StopReason::MaxSize);
-        self.last = self.last.max(self.end_of_part(recorder));
-        self.scheduling.end(self.last, tables);
-        self.slices.finish(tables);
+        self.span.close(recorder);
+        self.scheduling.end(self.span.last(), tables);
+        self.programs.slices.finish(tables);
         self.report = self.build(losses, recorder, tables);
         Ok(())
-    }
-}
-
-impl RecordedMachine {
-    fn of(session: &SessionInfo) -> Self {
-        let SessionInfo { hostname, os, kernel_release, cpus, filter_pids, .. } = session.clone();
-        Self { hostname, os, kernel_release, cpus: cpus.len(), filter_pids }
     }
 }

@@ -1,19 +1,21 @@
 //! Values of counters: of programs (plots) and of the machine.
 
 use super::capped::Capped;
-use syscollect_model::TrackId;
+use super::data::{CounterRow, Table};
+use super::row_maker::RowMaker;
+use syscollect_model::{CpuId, MachineId, Scope, Tables, TrackId, TrackKind, Unit};
 
 /// Counters that are told apart.
 const MAX_PLOTS: usize = 1 << 14;
 
 /// The values of one counter.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Plot {
-    pub(super) count: u64,
-    pub(super) least: f64,
-    pub(super) mean: f64,
-    pub(super) most: f64,
-    pub(super) last: f64,
+struct Plot {
+    count: u64,
+    least: f64,
+    mean: f64,
+    most: f64,
+    last: f64,
 }
 
 impl Plot {
@@ -36,7 +38,7 @@ impl Plot {
 /// All counters.
 #[derive(Debug)]
 pub(super) struct Plots {
-    pub(super) rows: Capped<TrackId, Plot>,
+    rows: Capped<TrackId, Plot>,
 }
 
 impl Default for Plots {
@@ -49,6 +51,58 @@ impl Plots {
     #[inline]
     pub(super) fn add(&mut self, track: TrackId, value: f64) {
         self.rows.row(track).add(value);
+    }
+
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<CounterRow> {
+        let tables = maker.tables;
+        let plots = self.rows.iter().filter(|(_, plot)| plot.count > 0);
+        let tracks = plots.map(|(track, plot)| (*track, *plot)).collect();
+        let Table { total, rows: first } = maker.table(tracks, |(track, _)| {
+            let row = tables.track(*track);
+            (order(row.scope), maker.string(row.name), owner(row.scope, tables))
+        });
+        let rows = first.into_iter().map(|(track, plot)| plot.row(track, maker));
+        Table { total, rows: rows.collect() }
+    }
+}
+
+impl Plot {
+    fn row(self, track: TrackId, maker: RowMaker<'_>) -> CounterRow {
+        let track = maker.tables.track(track);
+        let unit = match track.kind {
+            TrackKind::Counter { unit } => unit,
+            TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => Unit::Number,
+        };
+        let Self { count, least: min, mean, most: max, last } = self;
+        CounterRow {
+            name: maker.string(track.name),
+            owner: owner(track.scope, maker.tables),
+            unit: unit.named(&maker.tables.strings),
+            count,
+            min,
+            mean,
+            max,
+            last,
+        }
+    }
+}
+
+/// What programs say stands before what the machine says.
+fn order(scope: Scope) -> (u8, CpuId) {
+    match scope {
+        Scope::Process(_) | Scope::Thread(_) => (0, CpuId::default()),
+        Scope::Machine(machine) => (1, CpuId { machine, number: 0 }),
+        Scope::Cpu(cpu) => (2, cpu),
+    }
+}
+
+fn owner(scope: Scope, tables: &Tables) -> String {
+    match scope {
+        Scope::Machine(MachineId::FIRST) => "machine".to_owned(),
+        Scope::Machine(machine) => tables.machine_name(machine).into(),
+        Scope::Cpu(cpu) => cpu.to_string(),
+        Scope::Process(id) => format!("{} ({})", tables.process_name(id), tables.process(id).pid),
+        Scope::Thread(id) => format!("{} ({})", tables.thread_name(id), tables.thread(id).tid),
     }
 }
 

@@ -2,148 +2,133 @@
 //!
 //! The definitions are in the documentation of [`super`].
 
-use super::Waker;
-use super::account::{StateInterval, ThreadAccount, ThreadState, Wait};
+use super::account::{ThreadState, Wait};
 use super::cpu::Cpus;
 use super::data::{Counts, Times};
-use super::durations::Durations;
-use super::filter::{Family, ProcessFilter};
-use super::off_cpu::{OffCpuTimes, WaitKey};
-use super::worst::{BlockedWait, CpuWait, Woken, WorstOfEach};
+use super::thread_accounts::ThreadAccounts;
+use super::waits::{EndedState, Waits};
+use super::wakeups::Waker;
+use super::worst::Woken;
 use crate::gaps::Gaps;
 use syscollect_model::{
-    CpuId, MachineId, OffCpu, ProcessId, SleepState, StringId, Switch, Tables, ThreadId, Wakeup,
+    CpuId, Event, MachineId, OffCpu, OnCpu, ProcessId, SchedulingGap, SleepState, Switch, Tables,
+    ThreadId, Time, Wakeup,
 };
-
-/// Digits of the percentiles of waits.
-const WAIT_DIGITS: u8 = 3;
 
 /// The states of all threads and CPUs. Times are nanoseconds.
 pub(super) struct Scheduling {
-    /// When the session begins.
-    origin: u64,
-    filter: Option<ProcessFilter>,
-    /// By machine, the processes of which everything is recorded; `None` for all.
-    recorded: Vec<Option<ProcessFilter>>,
-    accounts: Vec<ThreadAccount>,
-    cpus: Cpus,
-    /// When records were lost.
-    gaps: Gaps,
-    /// When an event is missing that nothing says was lost.
-    unreported: Gaps,
+    on_cpu: OnCpu,
+    pub(super) accounts: ThreadAccounts,
+    pub(super) cpus: Cpus,
+    missing: MissingTimes,
     /// The last end of a thread: when, and who.
     last_end: Option<(u64, ThreadId)>,
-    /// How often something else ran than the events before say.
-    pub(super) unreported_gaps: u64,
     /// There were switches before what is told of.
     switched_before: bool,
     /// Threads were seen asleep: switches are recorded, though there may be none.
     saw_sleepers: bool,
-    pub(super) off_cpu: OffCpuTimes,
-    /// The last time that was blocked and has ended: who, in what, nanoseconds.
-    pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
-    pub(super) after_wakeup: Durations,
-    pub(super) after_preemption: Durations,
-    /// The longest wait for a CPU, the first of equals: how long, since when, and whose.
-    pub(super) longest_wait: Option<(u64, u64, ThreadId)>,
-    pub(super) worst: WorstOfEach,
+    pub(super) waits: Waits,
+}
+
+/// When records are missing.
+#[derive(Debug, Default)]
+struct MissingTimes {
+    /// Records were lost.
+    lost: Gaps,
+    /// An event is missing that nothing says was lost.
+    unreported: Gaps,
+    /// How often something else ran than the events before say.
+    unreported_count: u64,
+}
+
+impl MissingTimes {
+    /// Whether records are missing since then.
+    #[inline]
+    fn is_doubtful(&self, since: u64) -> bool {
+        self.first_after(since).is_some()
+    }
+
+    /// From when on records are missing after that time.
+    fn first_after(&self, since: u64) -> Option<u64> {
+        let starts = [&self.lost, &self.unreported].map(|gaps| gaps.first(since));
+        starts.into_iter().flatten().min()
+    }
 }
 
 impl Scheduling {
-    /// Of all threads; so many of the longest waits of each kind are kept, and with those of idle
-    /// threads if these are wanted.
-    pub(super) fn new(filter: Option<ProcessFilter>, worst: usize, with_idle: bool) -> Self {
+    pub(super) fn new(accounts: ThreadAccounts, cpus: Cpus, waits: Waits) -> Self {
         Self {
-            origin: 0,
-            filter,
-            recorded: Vec::new(),
-            accounts: Vec::new(),
-            cpus: Cpus::new(worst > 0),
-            gaps: Gaps::default(),
-            unreported: Gaps::default(),
+            on_cpu: OnCpu::default(),
+            accounts,
+            cpus,
+            missing: MissingTimes::default(),
             last_end: None,
-            unreported_gaps: 0,
             switched_before: false,
             saw_sleepers: false,
-            off_cpu: OffCpuTimes::default(),
-            was_blocked: None,
-            after_wakeup: Durations::new(WAIT_DIGITS),
-            after_preemption: Durations::new(WAIT_DIGITS),
-            longest_wait: None,
-            worst: WorstOfEach::new(worst, with_idle),
+            waits,
         }
     }
 
     /// The session begins; called before any event.
     pub(super) fn begin(&mut self, now: u64) {
-        self.origin = now;
+        self.accounts.begin(now);
     }
 
     /// The session begins later than it seemed: of what was before only the lives of tasks are
     /// told.
     pub(super) fn begin_anew(&mut self, now: u64) {
-        self.origin = now;
-        self.accounts.iter_mut().for_each(|account| account.begin_anew(now));
+        self.accounts.begin_anew(now);
     }
 
     /// What came until now is before what is told of: states last, and nothing counts.
     pub(super) fn forget_before(&mut self, now: u64) {
-        self.origin = now;
-        self.accounts.iter_mut().for_each(|account| account.forget_before(now, &self.gaps));
+        self.accounts.forget_before(now, &self.missing.lost);
         self.switched_before |= self.cpus.iter().any(|(_, cpu)| cpu.switches > 0);
         for (_, cpu) in self.cpus.iter_mut() {
             cpu.forget_before(now);
         }
-        self.unreported_gaps = 0;
-        self.off_cpu = OffCpuTimes::default();
-        self.was_blocked = None;
-        self.after_wakeup = Durations::new(WAIT_DIGITS);
-        self.after_preemption = Durations::new(WAIT_DIGITS);
-        self.longest_wait = None;
-        self.worst = self.worst.emptied();
+        self.missing.unreported_count = 0;
+        self.waits.forget();
     }
 
-    pub(super) fn cpus(&self) -> &Cpus {
-        &self.cpus
+    /// How often something else ran than the events before say.
+    pub(super) fn unreported_gaps(&self) -> u64 {
+        self.missing.unreported_count
     }
 
-    /// The books of all threads but idle that were heard of.
-    pub(super) fn accounts(&self) -> impl Iterator<Item = (ThreadId, &ThreadAccount)> {
-        (0..).map(ThreadId).zip(&self.accounts).skip(1)
-    }
-
-    /// The thread's books. Those of threads that began later begin there.
+    /// What an event tells of states, whether it is told of or comes before that.
     #[inline]
-    pub(super) fn account(&mut self, thread: ThreadId, tables: &Tables) -> &mut ThreadAccount {
-        if thread.index() >= self.accounts.len() {
-            self.add_accounts(thread, tables);
+    pub(super) fn event(&mut self, time: Time, event: &Event, tables: &Tables) {
+        let now = time.0;
+        // Where the event contradicts those before, what ran on its CPU is not known.
+        let contradicts = self.on_cpu.apply(time, event, tables);
+        match event {
+            Event::Switch(switch) => {
+                if contradicts {
+                    self.contradicted(now, switch.cpu, tables);
+                }
+                self.switch(now, switch, tables);
+            }
+            Event::Wakeup(wakeup) => {
+                if contradicts {
+                    self.contradicted(now, wakeup.cpu, tables);
+                }
+                self.wakeup(now, wakeup, tables);
+            }
+            Event::Sample(sample) => {
+                self.observe_running(now, sample.cpu, sample.thread, tables);
+            }
+            Event::ThreadStart(thread) => self.thread_start(now, *thread, tables),
+            Event::ThreadEnd(thread) => self.thread_end(now, *thread, tables),
+            Event::Asleep(thread, off_cpu) => self.asleep(now, *thread, *off_cpu, tables),
+            Event::Loss(loss) => {
+                if let Some(gap) = loss.scheduling_gap() {
+                    self.gap(now, gap, tables);
+                }
+            }
+            Event::RecordingEnd(machine) => self.end_machine(now, *machine, tables),
+            _ => {}
         }
-        &mut self.accounts[thread.index()]
-    }
-
-    #[cold]
-    fn add_accounts(&mut self, up_to: ThreadId, tables: &Tables) {
-        for index in self.accounts.len()..=up_to.index() {
-            let row = tables.thread(ThreadId(index as u32));
-            let since = row.start.map_or(self.origin, |start| start.0.max(self.origin));
-            let chosen =
-                self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
-            let mut account = ThreadAccount::new(row.process, chosen, since);
-            account.is_partial = !self.is_recorded(row.process, tables);
-            self.accounts.push(account);
-        }
-    }
-
-    /// Whether all that the process does is recorded, and not only what concerns others.
-    fn is_recorded(&mut self, process: ProcessId, tables: &Tables) -> bool {
-        let new = tables.machines.iter().skip(self.recorded.len());
-        self.recorded.extend(new.map(|machine| match &machine.filter_pids[..] {
-            [] => None,
-            pids => Some(ProcessFilter::Family(Family::new(pids.to_vec()))),
-        }));
-        let machine = usize::from(tables.process(process).machine.0);
-        let filter = self.recorded.get(machine).and_then(Option::as_ref);
-        filter.is_none_or(|filter| filter.matches(process, tables))
     }
 
     #[inline]
@@ -182,7 +167,7 @@ impl Scheduling {
             SleepState::Dead | SleepState::Zombie => ThreadState::Ended,
             _ => ThreadState::Blocked(*off_cpu),
         };
-        let account = self.account(thread, tables);
+        let account = self.accounts.get(thread, tables);
         account.counts.preemptions += u64::from(preempted);
         if !account.woken_early {
             account.woken = None;
@@ -197,7 +182,7 @@ impl Scheduling {
         if thread == Tables::IDLE_THREAD {
             return;
         }
-        let account = self.account(thread, tables);
+        let account = self.accounts.get(thread, tables);
         account.counts.switches += 1;
         let (before, since) = (account.state, account.since);
         let woken_early = std::mem::take(&mut account.woken_early);
@@ -205,12 +190,12 @@ impl Scheduling {
             // It left another CPU, and that is missing.
             ThreadState::Running(_) => self.lose_track(now, thread, tables),
             // It was woken where records are missing.
-            ThreadState::Blocked(_) if self.is_doubtful(since) => {
+            ThreadState::Blocked(_) if self.missing.is_doubtful(since) => {
                 self.lose_track(now, thread, tables);
             }
             // The wakeup came while it was on its way off the CPU.
             ThreadState::Blocked(_) if woken_early => {
-                self.account(thread, tables).state = ThreadState::Waiting(Wait::Wakeup);
+                self.accounts.get(thread, tables).state = ThreadState::Waiting(Wait::Wakeup);
             }
             _ => {}
         }
@@ -223,7 +208,7 @@ impl Scheduling {
             self.wakes(now, wakeup.cpu, waker, tables);
         }
         let woken = Woken { waker: Waker::of(wakeup), cpu: wakeup.cpu, stack: wakeup.stack };
-        let account = self.account(wakeup.wakee, tables);
+        let account = self.accounts.get(wakeup.wakee, tables);
         account.counts.wakeups += 1;
         match account.state {
             ThreadState::Unknown | ThreadState::Blocked(_) => account.woken = Some(woken),
@@ -235,7 +220,7 @@ impl Scheduling {
             ThreadState::Waiting(_) => {
                 let since = account.since;
                 // It was runnable already, unless it ran and slept where records are missing.
-                if !self.is_doubtful(since) {
+                if !self.missing.is_doubtful(since) {
                     return;
                 }
                 self.lose_track(now, wakeup.wakee, tables);
@@ -248,7 +233,7 @@ impl Scheduling {
     /// slept all the time.
     pub(super) fn asleep(&mut self, now: u64, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
         self.saw_sleepers = true;
-        let account = self.account(thread, tables);
+        let account = self.accounts.get(thread, tables);
         if account.state != ThreadState::Unknown || account.exiting {
             return;
         }
@@ -260,7 +245,7 @@ impl Scheduling {
         if tables.machine_of(thread) != MachineId::FIRST {
             self.change(now, thread, ThreadState::Unknown, tables);
         }
-        self.account(thread, tables).slept_before(off_cpu);
+        self.accounts.get(thread, tables).slept_before(off_cpu);
     }
 
     /// The waker is what runs on its CPU.
@@ -289,25 +274,13 @@ impl Scheduling {
         }
     }
 
-    /// Whether records are missing since then.
-    #[inline]
-    fn is_doubtful(&self, since: u64) -> bool {
-        self.first_missing(since).is_some()
-    }
-
-    /// From when on records are missing after that time.
-    fn first_missing(&self, since: u64) -> Option<u64> {
-        let starts = [&self.gaps, &self.unreported].map(|gaps| gaps.first(since));
-        starts.into_iter().flatten().min()
-    }
-
     /// The thread is found on a CPU of which nothing was known.
     #[cold]
     fn runs_since(&mut self, since: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
         let mut since = since;
         if thread != Tables::IDLE_THREAD {
             self.lose_track(since, thread, tables);
-            let account = self.account(thread, tables);
+            let account = self.accounts.get(thread, tables);
             account.state = ThreadState::Running(cpu);
             since = account.since;
         }
@@ -320,9 +293,9 @@ impl Scheduling {
     /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
     pub(super) fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
-        self.unreported_gaps += 1;
+        self.missing.unreported_count += 1;
         let since = self.cpus.get(cpu).last_event;
-        self.unreported.add(since, now);
+        self.missing.unreported.add(since, now);
         self.stop(now, cpu, since, tables);
     }
 
@@ -333,7 +306,7 @@ impl Scheduling {
         state.resumed = None;
         let Some(thread) = state.current.take() else { return };
         if thread != Tables::IDLE_THREAD
-            && self.account(thread, tables).state == ThreadState::Running(cpu)
+            && self.accounts.get(thread, tables).state == ThreadState::Running(cpu)
         {
             self.lose_track(now, thread, tables);
         }
@@ -341,141 +314,46 @@ impl Scheduling {
 
     #[cold]
     fn lose_track(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
-        self.account(thread, tables);
-        let since = self.accounts[thread.index()].since;
-        let missing = self.first_missing(since);
-        let stay = self.accounts[thread.index()].lose_track(now, missing);
-        if let ThreadState::Running(cpu) = stay.state {
+        let account = self.accounts.get(thread, tables);
+        let missing_from = self.missing.first_after(account.since);
+        let interval = account.lose_track(now, missing_from);
+        if let ThreadState::Running(cpu) = interval.state {
             let state = self.cpus.get(cpu);
             if state.current == Some(thread) {
                 (state.current, state.resumed) = (None, None);
             }
         }
-        self.book(thread, &stay);
+        self.waits.add_blocked(EndedState { thread, account, interval: &interval });
     }
 
     #[inline]
     fn change(&mut self, now: u64, thread: ThreadId, next: ThreadState, tables: &Tables) {
-        self.account(thread, tables);
-        let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
-        if let (ThreadState::Waiting(wait), ThreadState::Running(cpu)) = (stay.state, next) {
-            if stay.unknown == 0 {
-                self.waited(thread, wait, &stay);
+        let account = self.accounts.get(thread, tables);
+        let interval = account.change(next, now, &self.missing.lost);
+        if let (ThreadState::Waiting(wait), ThreadState::Running(cpu)) = (interval.state, next) {
+            if interval.unknown == 0 {
+                self.waits.add_for_cpu(thread, account, &interval, wait);
             }
-            self.keep_wait(&stay, thread, wait, cpu);
+            let ended = EndedState { thread, account, interval: &interval };
+            self.waits.keep_for_cpu(ended, wait, cpu, &mut self.cpus);
         }
-        match stay.state {
-            ThreadState::Running(cpu) => self.cpus.get(cpu).busy += stay.known,
+        let ended = EndedState { thread, account, interval: &interval };
+        match interval.state {
+            ThreadState::Running(cpu) => self.cpus.get(cpu).busy += interval.known,
             ThreadState::Blocked(off_cpu) if next != ThreadState::Ended => {
-                self.keep_blocked(&stay, thread, off_cpu, tables);
+                self.waits.keep_blocked(ended, off_cpu, tables);
             }
             _ => {}
         }
-        self.book(thread, &stay);
+        self.waits.add_blocked(ended);
     }
 
-    /// A wait for a CPU has ended, with this length: it may be among the longest.
-    #[inline]
-    fn keep_wait(&mut self, stay: &StateInterval, thread: ThreadId, began: Wait, cpu: CpuId) {
-        let ThreadAccount { chosen, is_partial, woken, .. } = self.accounts[thread.index()];
-        let is_of_interest = chosen && !is_partial;
-        let Some(StateInterval { since, known, unknown, .. }) =
-            stay.whole().filter(|_| is_of_interest)
-        else {
-            return;
-        };
-        let cpus = &mut self.cpus;
-        let woken = woken.filter(|_| began == Wait::Wakeup);
-        self.worst.for_cpu.add(known, since, || {
-            let meanwhile = cpus.ran(cpu, since, since + known + unknown);
-            CpuWait { thread, unknown, began, woken, cpu, meanwhile }
-        });
-    }
-
-    /// A time blocked has ended. Who is idle waits for nothing that anybody lacks.
-    #[inline]
-    fn keep_blocked(
-        &mut self,
-        stay: &StateInterval,
-        thread: ThreadId,
-        off_cpu: OffCpu,
-        tables: &Tables,
-    ) {
-        let ThreadAccount { process, chosen, is_partial, woken, .. } =
-            self.accounts[thread.index()];
-        if chosen
-            && !is_partial
-            && let Some(StateInterval { since, known, unknown, .. }) = stay.whole()
-            && let Some(waits_for) = self.worst.waited_for(process, &off_cpu, tables)
-        {
-            self.worst.blocked.add(known, since, || BlockedWait {
-                thread,
-                unknown,
-                off_cpu,
-                waits_for,
-                woken,
-            });
-        }
-    }
-
-    /// Books why a thread was blocked.
-    #[inline]
-    fn book(&mut self, thread: ThreadId, stay: &StateInterval) {
-        let account = &self.accounts[thread.index()];
-        let ThreadState::Blocked(off_cpu) = &stay.state else { return };
-        if !account.chosen {
-            return;
-        }
-        if stay.slept_before && account.state == ThreadState::Ended {
-            // Where switches are missing it may have run, and slept elsewhere then.
-            if stay.unknown == 0 {
-                let key = WaitKey::new(thread, account.process, off_cpu);
-                self.off_cpu.asleep_throughout.push(key);
-            }
-        } else {
-            self.off_cpu.add(thread, account.process, off_cpu, stay.known);
-            self.was_blocked = Some((thread, off_cpu.blocked_in, stay.known));
-        }
-    }
-
-    #[inline]
-    fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &StateInterval) {
-        let Some(StateInterval { since, known: nanoseconds, cut, .. }) = stay.whole() else {
-            return;
-        };
-        let account = &mut self.accounts[thread.index()];
-        // That it ran meanwhile is not recorded.
-        if account.is_partial {
-            return;
-        }
-        if nanoseconds > account.longest_wait {
-            (account.longest_wait, account.longest_wait_since) = (nanoseconds, since);
-        }
-        if !account.chosen {
-            return;
-        }
-        if self.longest_wait.is_none_or(|(longest, ..)| nanoseconds > longest) {
-            self.longest_wait = Some((nanoseconds, since, thread));
-        }
-        match wait {
-            // What began before a part is no latency of it: most of those are missing.
-            _ if cut => {}
-            Wait::Wakeup => self.after_wakeup.add(nanoseconds),
-            Wait::Preemption => self.after_preemption.add(nanoseconds),
-        }
-    }
-
-    /// Scheduling records of a CPU (`None`: of any) are missing from `since` until now.
-    pub(super) fn gap(
-        &mut self,
-        now: u64,
-        cpu: Option<CpuId>,
-        since: Option<u64>,
-        tables: &Tables,
-    ) {
-        let since = since.unwrap_or(self.origin).clamp(self.origin, now);
-        self.gaps.add(since, now);
-        match cpu {
+    /// Scheduling records are missing until now, of a CPU or of any.
+    fn gap(&mut self, now: u64, gap: SchedulingGap, tables: &Tables) {
+        let origin = self.accounts.origin();
+        let since = gap.since.map_or(origin, |since| since.0).clamp(origin, now);
+        self.missing.lost.add(since, now);
+        match gap.cpu {
             Some(cpu) => self.stop(now, cpu, since, tables),
             None => {
                 let cpus = self.cpus.ids();
@@ -491,14 +369,15 @@ impl Scheduling {
         (state.resumed, state.last_event) = (Some(now), now);
         let Some(thread) = state.current.take() else { return };
         if thread != Tables::IDLE_THREAD
-            && self.account(thread, tables).state == ThreadState::Running(cpu)
+            && self.accounts.get(thread, tables).state == ThreadState::Running(cpu)
         {
             self.change(since, thread, ThreadState::Unknown, tables);
         }
     }
 
     pub(super) fn thread_end(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
-        self.account(thread, tables).exiting = true;
+        let account = self.accounts.get(thread, tables);
+        (account.exiting, account.reported) = (true, true);
         self.last_end = Some((now, thread));
     }
 
@@ -508,17 +387,18 @@ impl Scheduling {
         for (_, cpu) in self.cpus.iter_mut() {
             (cpu.current, cpu.busy, cpu.idle) = (None, 0, 0);
         }
-        self.accounts.iter_mut().for_each(|account| account.forget(now));
+        self.accounts.forget(now);
     }
 
     /// A thread begins. One that takes the place of another of its process,
     /// which ends at the same moment, is the same task after an exec: it runs on.
     pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
-        let account = self.account(thread, tables);
+        let account = self.accounts.get(thread, tables);
+        account.reported = true;
         let (process, unseen) = (account.process, account.state == ThreadState::Unknown);
         let Some((at, old)) = self.last_end else { return };
         let main = tables.thread(thread).tid == tables.process(process).pid;
-        let old = &self.accounts[old.index()];
+        let old = &self.accounts[old];
         let ThreadState::Running(cpu) = old.state else { return };
         if at != now || old.process != process || !main || !unseen {
             return;
@@ -555,14 +435,14 @@ impl Scheduling {
 
     /// What threads of these processes do lasts until now, and no longer.
     fn end_threads(&mut self, now: u64, tables: &Tables, of: impl Fn(ProcessId) -> bool) {
-        for index in 1..self.accounts.len() as u32 {
-            let account = &self.accounts[index as usize];
+        for thread in self.accounts.ids() {
+            let account = &self.accounts[thread];
             if !of(account.process) {
                 continue;
             }
             // A thread that has ended is not waiting for anything; its last switch is missing.
             if !account.exiting || matches!(account.state, ThreadState::Running(_)) {
-                self.change(now, ThreadId(index), ThreadState::Ended, tables);
+                self.change(now, thread, ThreadState::Ended, tables);
             }
         }
     }

@@ -1,13 +1,17 @@
-//! Slices by name and place, frames by set, instants by name.
+//! Slices by name and place, frames by set.
 //!
 //! Slices of a thread's tracks know what the thread did meanwhile: how long it
 //! was on a CPU, waited for one, was blocked, and in what. All of that includes
 //! what happened in slices inside.
 
 use super::capped::Capped;
-use super::data::Times;
+use super::data::{BlockedIn, Distribution, FrameRow, SliceRow, Table, Times};
 use super::durations::Durations;
+use super::row_maker::{OTHERS, RowMaker};
+use super::thread_accounts::ThreadTimes;
+use super::waits::EndedSleep;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use syscollect_model::{
     LocationId, Nesting, ProcessId, Scope, Slice, SliceUpdate, StringId, Tables, ThreadId, TrackId,
     TrackKind,
@@ -29,27 +33,27 @@ const DIGITS: u8 = 2;
 
 /// What makes slices one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SliceKey {
-    pub(super) name: StringId,
-    pub(super) location: Option<LocationId>,
+struct SliceKey {
+    name: StringId,
+    location: Option<LocationId>,
 }
 
 /// A set of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FrameKey {
-    pub(super) process: Option<ProcessId>,
-    pub(super) name: StringId,
+struct FrameKey {
+    process: Option<ProcessId>,
+    name: StringId,
 }
 
 /// Slices of one name, or frames of one set.
 #[derive(Debug)]
-pub(super) struct NamedDurations {
-    pub(super) durations: Durations,
+struct NamedDurations {
+    durations: Durations,
     /// Of the durations, those of slices in another of the row: nanoseconds that are in that one's.
-    pub(super) nested_ns: u64,
-    pub(super) unfinished: u64,
+    nested_ns: u64,
+    unfinished: u64,
     /// What their threads did meanwhile; in slices in another of the row once.
-    pub(super) times: Times,
+    times: Times,
 }
 
 impl Default for NamedDurations {
@@ -60,6 +64,15 @@ impl Default for NamedDurations {
             unfinished: 0,
             times: Times::default(),
         }
+    }
+}
+
+impl NamedDurations {
+    /// The durations of all; the total is of those that are in no other of the row, as a function's
+    /// in a call tree.
+    fn outermost(&self) -> Distribution {
+        let all = self.durations.distribution();
+        Distribution { total_ns: all.total_ns.saturating_sub(self.nested_ns), ..all }
     }
 }
 
@@ -75,16 +88,16 @@ struct BegunSlice {
     unfinished: bool,
 }
 
-/// Slices and instants. Times are nanoseconds.
+/// Slices and frames. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Slices {
     open: FxHashMap<TrackId, Nesting<BegunSlice, MAX_DEPTH>>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
-    pub(super) names: Capped<SliceKey, NamedDurations>,
-    pub(super) reasons: Capped<(SliceKey, Option<StringId>), u64>,
-    pub(super) frames: Capped<FrameKey, NamedDurations>,
-    pub(super) instants: Capped<StringId, u64>,
+    names: Capped<SliceKey, NamedDurations>,
+    /// How long slices were blocked, by the function of the kernel.
+    reasons: Capped<(SliceKey, Option<StringId>), u64>,
+    frames: Capped<FrameKey, NamedDurations>,
 }
 
 impl Default for Slices {
@@ -95,7 +108,6 @@ impl Default for Slices {
             names: Capped::new(MAX_NAMES),
             reasons: Capped::new(MAX_REASONS),
             frames: Capped::new(MAX_FRAME_SETS),
-            instants: Capped::new(1 << 17),
         }
     }
 }
@@ -107,17 +119,17 @@ impl Slices {
         now: u64,
         track: TrackId,
         slice: &Slice,
-        times: Option<(ThreadId, Times)>,
+        times: Option<ThreadTimes>,
     ) {
         let open = self.open.entry(track).or_insert_with(|| {
-            if let Some((thread, _)) = times {
+            if let Some(ThreadTimes { thread, .. }) = times {
                 self.tracks.entry(thread).or_default().push(track);
             }
             Nesting::default()
         });
         if open.begin() {
             let key = SliceKey { name: slice.name, location: slice.location };
-            let times = times.map_or_else(Times::default, |(_, times)| times);
+            let times = times.map_or_else(Times::default, |of_thread| of_thread.times);
             let nested = open.iter().any(|outer| outer.key == key);
             open.push(BegunSlice { key, since: now, nested, times, unfinished: false });
         }
@@ -130,7 +142,13 @@ impl Slices {
     }
 
     /// Ends the innermost slice; one that began before the session is not counted.
-    pub(super) fn end(&mut self, now: u64, track: TrackId, times: Option<&Times>, tables: &Tables) {
+    pub(super) fn end(
+        &mut self,
+        now: u64,
+        track: TrackId,
+        times: Option<ThreadTimes>,
+        tables: &Tables,
+    ) {
         let Some(slice) = self.open.get_mut(&track).and_then(Nesting::end) else { return };
         let row = self.row(track, slice.key, tables);
         if slice.unfinished {
@@ -143,7 +161,7 @@ impl Slices {
             row.nested_ns = row.nested_ns.saturating_add(nanoseconds);
             return;
         }
-        if let Some(times) = times {
+        if let Some(ThreadTimes { times, .. }) = times {
             add_difference(&mut row.times.on_cpu_ns, times.on_cpu_ns, slice.times.on_cpu_ns);
             add_difference(&mut row.times.waiting_ns, times.waiting_ns, slice.times.waiting_ns);
             add_difference(&mut row.times.blocked_ns, times.blocked_ns, slice.times.blocked_ns);
@@ -165,27 +183,18 @@ impl Slices {
         }
     }
 
-    /// A thread was blocked in a function for a time that ends now.
-    pub(super) fn blocked(
-        &mut self,
-        thread: ThreadId,
-        function: Option<StringId>,
-        nanoseconds: u64,
-    ) {
-        for track in self.tracks.get(&thread).into_iter().flatten() {
+    /// A thread was blocked for a time that ends now: it belongs to the slices that were open.
+    pub(super) fn blocked(&mut self, sleep: EndedSleep) {
+        for track in self.tracks.get(&sleep.thread).into_iter().flatten() {
             let open = self.open.get(track).into_iter();
             for slice in open.flat_map(|open| open.iter().take(MAX_BLOCKED)) {
                 if slice.nested {
                     continue;
                 }
-                let sum = self.reasons.row((slice.key, function));
-                *sum = sum.saturating_add(nanoseconds);
+                let sum = self.reasons.row((slice.key, sleep.blocked_in));
+                *sum = sum.saturating_add(sleep.nanoseconds);
             }
         }
-    }
-
-    pub(super) fn instant(&mut self, name: StringId) {
-        *self.instants.row(name) += 1;
     }
 
     /// The session ends.
@@ -195,6 +204,73 @@ impl Slices {
                 self.row(track, slice.key, tables).unfinished += 1;
             }
         }
+    }
+
+    pub(super) fn rows(&self, maker: RowMaker<'_>) -> Table<SliceRow> {
+        let blocked_in = self.blocked_longest_in(maker);
+        let mut rows: Vec<_> = self
+            .names
+            .iter()
+            .map(|(key, named)| SliceRow {
+                location: maker.location(key.location),
+                blocked_in: blocked_in.get(key).cloned(),
+                ..slice_row(maker.string(key.name), named)
+            })
+            .collect();
+        let others = slice_row(OTHERS.to_owned(), self.names.left_out());
+        if others.durations.count + others.unfinished > 0 {
+            rows.push(others);
+        }
+        maker.table(rows, |row| {
+            (
+                Reverse((row.durations.total_ns, row.durations.count)),
+                row.name.clone(),
+                row.location.clone(),
+            )
+        })
+    }
+
+    /// What slices of each name were blocked in the longest.
+    fn blocked_longest_in(&self, maker: RowMaker<'_>) -> FxHashMap<SliceKey, BlockedIn> {
+        let mut longest: FxHashMap<SliceKey, (u64, Reverse<Option<StringId>>)> =
+            FxHashMap::default();
+        for ((key, function), sum) in self.reasons.iter() {
+            let candidate = (*sum, Reverse(*function));
+            let row = longest.entry(*key).or_insert(candidate);
+            *row = candidate.max(*row);
+        }
+        let rows = longest.into_iter().map(|(key, (blocked_ns, Reverse(function)))| {
+            let function = function.map(|name| maker.string(name));
+            (key, BlockedIn { function, blocked_ns })
+        });
+        rows.collect()
+    }
+
+    pub(super) fn frame_rows(&self, maker: RowMaker<'_>) -> Table<FrameRow> {
+        let rows = self.frames.iter().map(|(key, named)| {
+            let process = key.process.map(|id| maker.process(id));
+            FrameRow {
+                name: maker.string(key.name),
+                pid: process.as_ref().map(|process| process.pid),
+                process: process.map(|process| process.name).unwrap_or_default(),
+                durations: named.durations.distribution(),
+                unfinished: named.unfinished,
+            }
+        });
+        maker.table(rows.collect(), |row| {
+            (Reverse((row.durations.count, row.durations.total_ns)), row.name.clone(), row.pid)
+        })
+    }
+}
+
+fn slice_row(name: String, named: &NamedDurations) -> SliceRow {
+    SliceRow {
+        name,
+        location: None,
+        durations: named.outermost(),
+        unfinished: named.unfinished,
+        thread: named.times,
+        blocked_in: None,
     }
 }
 

@@ -1,20 +1,46 @@
 //! Code without names, by module.
 
+use super::data::{Table, UnresolvedRow};
 use super::off_cpu::OffCpuTimes;
+use super::row_maker::RowMaker;
 use super::samples::Samples;
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{FrameId, ModuleId, StackId, Tables};
+use std::cmp::Reverse;
+use syscollect_model::{BuildId, FrameId, ModuleId, StackId, Tables};
 
 /// A module's code without names.
 #[derive(Debug, Default)]
-pub(super) struct Unresolved {
-    pub(super) addresses: FxHashSet<FrameId>,
-    pub(super) samples: u64,
-    pub(super) blocked: u64,
+struct Unresolved {
+    addresses: FxHashSet<FrameId>,
+    samples: u64,
+    blocked: u64,
+}
+
+/// The modules of code without names, those with the most samples first.
+pub(super) fn rows(
+    samples: &Samples,
+    off_cpu: &OffCpuTimes,
+    maker: RowMaker<'_>,
+) -> Table<UnresolvedRow> {
+    let modules = by_module(samples, off_cpu, maker.tables);
+    let rows = modules.into_iter().map(|(module, found)| UnresolvedRow {
+        module: maker.module_path(module),
+        module_kind: maker.module_kind(module),
+        build_id: module
+            .map_or_else(BuildId::default, |id| maker.tables.module(id).build_id.clone())
+            .to_string(),
+        places: found.addresses.len() as u64,
+        samples: found.samples,
+        blocked_ns: found.blocked,
+        debug_package: String::new(),
+    });
+    maker.table(rows.collect(), |row| {
+        (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
+    })
 }
 
 /// What has no name, but perhaps a range, in the stacks of samples and of blocked threads.
-pub(super) fn by_module(
+fn by_module(
     samples: &Samples,
     off_cpu: &OffCpuTimes,
     tables: &Tables,

@@ -1,9 +1,8 @@
 //! Who slept from beginning to end, and how suspicious that is.
 
-use crate::report::ReportExporter;
-use crate::report::build::off_cpu::Programs;
+use super::wait_rows::WaitRows;
+use super::{Reason, WaitKey, state_name};
 use crate::report::data::*;
-use crate::report::off_cpu::{Reason, WaitKey, state_name};
 use crate::report::stack_labels::labels;
 use crate::report::wait_for::{WaitFor, WaitsFor};
 use rustc_hash::FxHashMap;
@@ -36,42 +35,41 @@ impl Suspicion {
     }
 }
 
-impl ReportExporter {
-    pub(in crate::report) fn asleep_throughout(
-        &self,
-        waits_for: &mut WaitsFor<'_>,
-        programs: &Programs,
-        tables: &Tables,
-    ) -> AsleepThroughout {
-        let mut groups = FxHashMap::<SleepKey, Sleepers>::default();
-        let mut kinds = BTreeMap::<Suspicion, usize>::new();
-        for WaitKey { thread, process, stack, reason } in &self.scheduling.off_cpu.asleep_throughout
-        {
-            let (program, wait) =
-                (programs.first_of(*process), waits_for.of(*process, *stack, *reason));
-            let suspicion = Suspicion::of(wait, *reason, stack.is_some());
-            let key = SleepKey { program, wait, suspicion, reason: *reason, stack: *stack };
-            let sleepers = groups.entry(key).or_default();
-            sleepers.threads.insert(*thread);
-            sleepers.processes.insert(*process);
-            *kinds.entry(suspicion).or_default() += 1;
-        }
-        let rows: Vec<_> = groups.iter().map(|(key, sleepers)| sleepers.row(key, tables)).collect();
-        AsleepThroughout {
-            threads: kinds.values().sum(),
-            idle_threads: kinds.get(&Suspicion::Idle).copied().unwrap_or(0),
-            kinds: kinds
-                .into_iter()
-                .map(|(suspicion, threads)| SleeperKind { suspicion, threads })
-                .collect(),
-            held_up_rows: rows.iter().filter(|row| row.suspicion < Suspicion::Child).count(),
-            rows: self.table(rows, |row| {
-                let name = (row.process.clone(), row.pid, row.tid, row.waits_for.clone());
-                let slept = (row.blocked_in.clone(), row.state.clone(), row.stack.frames.clone());
-                (row.suspicion, Reverse(row.threads), name, slept)
-            }),
-            with_idle: self.options.idle_sleepers,
-        }
+/// Those threads of which these are the waits.
+pub(super) fn asleep_throughout(
+    waits: &[WaitKey],
+    waits_for: &mut WaitsFor<'_>,
+    rows: WaitRows<'_>,
+) -> AsleepThroughout {
+    let mut groups = FxHashMap::<SleepKey, Sleepers>::default();
+    let mut kinds = BTreeMap::<Suspicion, usize>::new();
+    for WaitKey { thread, process, stack, reason } in waits {
+        let wait = waits_for.of(*process, *stack, *reason);
+        let suspicion = Suspicion::of(wait, *reason, stack.is_some());
+        let program = rows.programs.first_of(*process);
+        let key = SleepKey { program, wait, suspicion, reason: *reason, stack: *stack };
+        let sleepers = groups.entry(key).or_default();
+        sleepers.threads.insert(*thread);
+        sleepers.processes.insert(*process);
+        *kinds.entry(suspicion).or_default() += 1;
+    }
+    let groups = groups.iter();
+    let groups: Vec<_> =
+        groups.map(|(key, sleepers)| sleepers.row(key, rows.maker.tables)).collect();
+    AsleepThroughout {
+        threads: kinds.values().sum(),
+        idle_threads: kinds.get(&Suspicion::Idle).copied().unwrap_or(0),
+        kinds: kinds
+            .into_iter()
+            .map(|(suspicion, threads)| SleeperKind { suspicion, threads })
+            .collect(),
+        held_up_rows: groups.iter().filter(|row| row.suspicion < Suspicion::Child).count(),
+        rows: rows.maker.table(groups, |row| {
+            let name = (row.process.clone(), row.pid, row.tid, row.waits_for.clone());
+            let slept = (row.blocked_in.clone(), row.state.clone(), row.stack.frames.clone());
+            (row.suspicion, Reverse(row.threads), name, slept)
+        }),
+        with_idle: false,
     }
 }
 

@@ -1,0 +1,124 @@
+//! What programs report of themselves, and counters, which machines have, too.
+
+use super::callers::Callers;
+use super::crashes::Crashes;
+use super::gpu::{GpuAccounts, process_of};
+use super::instants::InstantCounts;
+use super::locks::LockAccounts;
+use super::plots::Plots;
+use super::slices::Slices;
+use super::thread_accounts::ThreadAccounts;
+use crate::heap::Heap;
+use crate::labels;
+use syscollect_model::{Event, Scope, Slice, StackId, StringId, Tables, TrackId};
+
+/// The books of all that programs report.
+#[derive(Debug)]
+pub(super) struct ProgramAccounts {
+    pub(super) slices: Slices,
+    pub(super) instants: InstantCounts,
+    pub(super) callers: Callers,
+    pub(super) locks: LockAccounts,
+    pub(super) heap: Heap,
+    pub(super) gpu: GpuAccounts,
+    pub(super) plots: Plots,
+    pub(super) crashes: Crashes,
+}
+
+impl ProgramAccounts {
+    pub(super) fn new(locks: LockAccounts, gpu: GpuAccounts) -> Self {
+        Self {
+            slices: Slices::default(),
+            instants: InstantCounts::default(),
+            callers: Callers::default(),
+            locks,
+            heap: Heap::default(),
+            gpu,
+            plots: Plots::default(),
+            crashes: Crashes::default(),
+        }
+    }
+
+    /// An event of the session, of whomever it is.
+    #[inline]
+    pub(super) fn event(
+        &mut self,
+        now: u64,
+        event: &Event,
+        accounts: &mut ThreadAccounts,
+        tables: &Tables,
+    ) {
+        match event {
+            Event::SliceBegin(track, slice) if accounts.is_chosen_track(*track, tables) => {
+                self.slice_begins(now, *track, slice, accounts, tables);
+            }
+            Event::SliceUpdate(track, update) => {
+                self.gpu.waits.update(*track, update);
+                self.slices.update(*track, update);
+            }
+            Event::SliceEnd(track) => {
+                self.gpu.waits.end(now, *track);
+                let times = accounts.times_on_track(now, *track, tables);
+                self.slices.end(now, *track, times, tables);
+            }
+            Event::Instant(track, slice) if accounts.is_chosen_track(*track, tables) => {
+                report_owner(*track, accounts, tables);
+                self.instant(slice.name, slice.stack);
+            }
+            Event::Message(track, message) if accounts.is_chosen_track(*track, tables) => {
+                report_owner(*track, accounts, tables);
+                self.instant(labels::message_name(message), message.stack);
+            }
+            Event::Counter(track, value) if accounts.is_chosen_track(*track, tables) => {
+                self.plots.add(*track, *value);
+            }
+            Event::Lock(event) if accounts.is_chosen(event.thread, tables) => {
+                self.locks.event(now, event, tables);
+            }
+            Event::ThreadEnd(thread) => self.locks.thread_ended(now, *thread, tables),
+            Event::Memory(event) if accounts.is_chosen(event.thread, tables) => {
+                self.heap.event(event, tables);
+            }
+            Event::GpuJob(track, job) => {
+                // Whose job it was that somebody waited for is told of all.
+                self.gpu.waits.job(*track, job, tables);
+                if accounts.is_chosen_owner(process_of(*track, job, tables), tables) {
+                    self.gpu.job(now, *track, job, tables);
+                }
+            }
+            Event::Crash(crash) if accounts.is_chosen(crash.thread, tables) => {
+                self.crashes.add(now, crash);
+            }
+            _ => {}
+        }
+    }
+
+    fn slice_begins(
+        &mut self,
+        now: u64,
+        track: TrackId,
+        slice: &Slice,
+        accounts: &mut ThreadAccounts,
+        tables: &Tables,
+    ) {
+        let times = accounts.times_on_track(now, track, tables);
+        if let Some(of_thread) = times {
+            self.gpu.waits.begin(now, track, of_thread.thread, slice);
+        }
+        self.slices.begin(now, track, slice, times);
+        self.callers.add(slice.name, slice.stack);
+    }
+
+    /// An instant, or a message, which counts as one.
+    fn instant(&mut self, name: StringId, stack: Option<StackId>) {
+        self.instants.add(name);
+        self.callers.add(name, stack);
+    }
+}
+
+/// A thread that reports something was there, whatever else is known of it.
+fn report_owner(track: TrackId, accounts: &mut ThreadAccounts, tables: &Tables) {
+    if let Scope::Thread(thread) = tables.track(track).scope {
+        accounts.get(thread, tables).reported = true;
+    }
+}
