@@ -37,21 +37,34 @@ pub(super) struct StateInterval {
     pub(super) known: u64,
     /// For how long it is not known what happened between its beginning and its end.
     pub(super) unknown: u64,
-    /// It began before what the report tells of.
-    pub(super) cut: bool,
-    /// How long it had lasted then, as far as that is known.
-    before: u64,
-    /// It was a sleep that had begun before the recording.
-    pub(super) slept_before: bool,
+    pub(super) earlier: EarlierPart,
+}
+
+/// What of a state was before what the report tells of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EarlierPart {
+    /// There is such a part.
+    pub(super) is_cut_off: bool,
+    /// How long the state had lasted then; 0 if that is not known.
+    known: u64,
+    /// The state is a sleep that had begun before the recording.
+    pub(super) slept: bool,
+}
+
+/// The longest of the waits of a thread for a CPU, the first of equals; none is of no length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LongestWait {
+    pub(super) waited: u64,
+    pub(super) since: u64,
 }
 
 impl StateInterval {
     /// From its true beginning on; `None` if that is not known.
     pub(super) fn whole(&self) -> Option<Self> {
-        let Self { since, known, before, cut, .. } = *self;
-        (!cut || before > 0).then_some(Self {
-            since: since - before,
-            known: known + before,
+        let Self { since, known, earlier, .. } = *self;
+        (!earlier.is_cut_off || earlier.known > 0).then_some(Self {
+            since: since - earlier.known,
+            known: known + earlier.known,
             ..*self
         })
     }
@@ -82,12 +95,8 @@ pub(super) struct ThreadAccount {
     pub(super) state: ThreadState,
     /// Since when.
     pub(super) since: u64,
-    /// The state began before what the report tells of.
-    cut: bool,
-    /// How long it had lasted then; 0 if that is not known.
-    before: u64,
-    /// The state is a sleep that had begun before the recording.
-    slept_before: bool,
+    /// What of the state was before what the report tells of.
+    earlier: EarlierPart,
     /// It was woken while it was still on the CPU.
     pub(super) woken_early: bool,
     /// Who woke it last, since it left the CPU or just before.
@@ -99,9 +108,7 @@ pub(super) struct ThreadAccount {
     pub(super) reported: bool,
     pub(super) times: Times,
     pub(super) counts: Counts,
-    pub(super) longest_wait: u64,
-    /// Since when that was.
-    pub(super) longest_wait_since: u64,
+    pub(super) longest_wait: LongestWait,
 }
 
 impl ThreadAccount {
@@ -112,24 +119,21 @@ impl ThreadAccount {
             is_partial: false,
             state: ThreadState::Unknown,
             since,
-            cut: false,
-            before: 0,
-            slept_before: false,
+            earlier: EarlierPart::default(),
             woken_early: false,
             woken: None,
             exiting: false,
             reported: false,
             times: Times::default(),
             counts: Counts::default(),
-            longest_wait: 0,
-            longest_wait_since: 0,
+            longest_wait: LongestWait::default(),
         }
     }
 
     /// What is told of it begins now. Who was seen asleep before may have run since.
     pub(super) fn begin_anew(&mut self, now: u64) {
-        if std::mem::take(&mut self.slept_before) {
-            (self.state, self.cut) = (ThreadState::Unknown, false);
+        if std::mem::take(&mut self.earlier.slept) {
+            (self.state, self.earlier.is_cut_off) = (ThreadState::Unknown, false);
         }
         self.restart(now);
     }
@@ -141,16 +145,18 @@ impl ThreadAccount {
 
     /// It was seen asleep, and nothing told what it did: it has slept since before the recording.
     pub(super) fn slept_before(&mut self, off_cpu: OffCpu) {
-        (self.state, self.cut, self.slept_before) = (ThreadState::Blocked(off_cpu), true, true);
+        self.state = ThreadState::Blocked(off_cpu);
+        (self.earlier.is_cut_off, self.earlier.slept) = (true, true);
     }
 
     /// What came until now is not told of: its state lasts, and nothing counts.
     pub(super) fn forget_before(&mut self, now: u64, gaps: &Gaps) {
-        self.cut = self.since < now || self.slept_before;
-        let is_known = self.cut && !self.slept_before && gaps.missing(self.since, now) == 0;
-        self.before = if is_known { now - self.since } else { 0 };
+        let EarlierPart { is_cut_off, known, slept } = &mut self.earlier;
+        *is_cut_off = self.since < now || *slept;
+        let is_known = *is_cut_off && !*slept && gaps.missing(self.since, now) == 0;
+        *known = if is_known { now - self.since } else { 0 };
         self.restart(now);
-        (self.counts, self.longest_wait, self.reported) = (Counts::default(), 0, false);
+        (self.counts, self.longest_wait, self.reported) = Default::default();
     }
 
     /// What its time went to until now, if nothing is missing since its state began.
@@ -162,7 +168,11 @@ impl ThreadAccount {
 
     /// What it did until now.
     pub(super) fn activity(&self) -> Activity {
-        Activity { times: self.times, longest_wait_ns: self.longest_wait, counts: self.counts }
+        Activity {
+            times: self.times,
+            longest_wait_ns: self.longest_wait.waited,
+            counts: self.counts,
+        }
     }
 
     /// Whether any event tells of what it did.
@@ -215,9 +225,7 @@ impl ThreadAccount {
             since: self.since,
             known,
             unknown,
-            cut: std::mem::take(&mut self.cut),
-            before: std::mem::take(&mut self.before),
-            slept_before: std::mem::take(&mut self.slept_before),
+            earlier: std::mem::take(&mut self.earlier),
         };
         self.times.add(&self.state, known);
         if self.state != ThreadState::Ended {

@@ -44,11 +44,11 @@
 //! An event that contradicts what is known of its CPU (another thread leaves
 //! it, or wakes from it, than the one that ran) shows that a switch of the CPU
 //! is missing since the one before, though no [`Loss`] tells of it. It is
-//! counted ([`Report::unreported_gaps`], as [`OnCpu`] finds it for all who tell of losses), and
-//! what ran there is unknown in between. Threads off the CPU need not have run meanwhile: they are
-//! unknown only if their own events do not agree. Where only some processes were recorded it is
-//! none: then just what ran is unknown from its beginning. So is what runs on a CPU when it comes
-//! onto another.
+//! counted ([`Report::unreported_gaps`], as [`OnCpu`](syscollect_model::OnCpu) finds it for all who
+//! tell of losses), and what ran there is unknown in between. Threads off the CPU need not have run
+//! meanwhile: they are unknown only if their own events do not agree. Where only some processes
+//! were recorded it is none: then just what ran is unknown from its beginning. So is what runs on a
+//! CPU when it comes onto another.
 //!
 //! **Idle** is no thread here: its time is the CPUs' idle time. A thread id
 //! that was used twice is two threads. A thread that calls exec and takes over

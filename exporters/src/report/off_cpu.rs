@@ -12,7 +12,7 @@ use super::row_maker::RowMaker;
 use super::tree::{TreeBuilder, TreeOptions};
 use super::truncated::TruncatedStacks;
 use super::wait_for::WaitsFor;
-use classes::ClassifiedWaits;
+use classes::{ClassifiedWaits, ProcessStack};
 use program_names::ProgramNames;
 use sleepers::asleep_throughout;
 use syscollect_model::{OffCpu, ProcessId, SleepState, StackId, StringId, Tables, ThreadId};
@@ -48,6 +48,10 @@ pub(super) struct WaitKey {
 impl WaitKey {
     pub(super) fn new(thread: ThreadId, process: ProcessId, off_cpu: &OffCpu) -> Self {
         Self { thread, process, stack: off_cpu.stack, reason: Reason::of(off_cpu) }
+    }
+
+    fn process_stack(&self) -> Option<ProcessStack> {
+        self.stack.map(|stack| ProcessStack { process: self.process, stack })
     }
 }
 

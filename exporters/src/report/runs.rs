@@ -32,14 +32,21 @@ pub(super) struct CpuMeanwhile {
 /// What a CPU ran last.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// Threads with the beginnings and ends of their runs.
-    runs: VecDeque<(ThreadId, u64, u64)>,
+    runs: VecDeque<Run>,
     /// What was before them.
     spans: VecDeque<RunSpan>,
     /// The span that grows.
     newest: RunSpan,
     /// There was more before.
     is_part: bool,
+}
+
+/// A thread ran, from its switch to its next one. Nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    thread: ThreadId,
+    since: u64,
+    until: u64,
 }
 
 /// Runs that followed one another, summed up by thread. Nanoseconds.
@@ -54,7 +61,7 @@ struct RunSpan {
 }
 
 impl RunSpan {
-    fn add(&mut self, (thread, since, until): (ThreadId, u64, u64)) {
+    fn add(&mut self, Run { thread, since, until }: Run) {
         if self.runs == 0 {
             self.since = since;
         }
@@ -120,7 +127,7 @@ impl Runs {
         if self.spans.len() > SPANS {
             self.is_part |= self.spans.pop_front().is_some();
         }
-        self.runs.push_back((thread, since, until));
+        self.runs.push_back(Run { thread, since, until });
     }
 
     /// What ran between two times.
@@ -148,16 +155,16 @@ impl Runs {
 
     /// Adds the runs that are remembered one by one; whether the beginning of the time is reached.
     fn add_runs_until(&self, until: u64, sum: &mut RunTimes) -> bool {
-        for (thread, from, to) in self.runs.iter().rev() {
-            if *to <= sum.since {
+        for Run { thread, since, until: end } in self.runs.iter().rev() {
+            if *end <= sum.since {
                 sum.known_from = sum.since;
                 return true;
             }
-            let ran = (*to).min(until).saturating_sub((*from).max(sum.since));
+            let ran = (*end).min(until).saturating_sub((*since).max(sum.since));
             if ran > 0 {
                 *sum.times.entry(*thread).or_default() += ran;
             }
-            sum.known_from = (*from).max(sum.since).min(until);
+            sum.known_from = (*since).max(sum.since).min(until);
         }
         sum.known_from == sum.since
     }

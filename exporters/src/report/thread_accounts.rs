@@ -1,6 +1,6 @@
 //! The books of all threads, and what processes and threads did.
 
-use super::account::ThreadAccount;
+use super::account::{LongestWait, ThreadAccount};
 use super::data::{OtherProcesses, ProcessNameRow, ProcessRow, Table, ThreadRow, Times};
 use super::filter::{Family, ProcessFilter};
 use super::row_maker::{RowMaker, WaitSpan};
@@ -197,10 +197,9 @@ impl ThreadAccounts {
     /// recorder is not what anybody wanted to know of. The first of equals.
     pub(super) fn longest_program_wait(&self, tables: &Tables) -> Option<WaitSpan> {
         let programs = self.iter().filter(|(_, account)| is_program(account, tables));
-        let waits = programs.map(|(thread, account)| WaitSpan {
-            waited: account.longest_wait,
-            since: account.longest_wait_since,
-            thread,
+        let waits = programs.map(|(thread, account)| {
+            let LongestWait { waited, since } = account.longest_wait;
+            WaitSpan { waited, since, thread }
         });
         let waits = waits.filter(|wait| wait.waited > 0);
         waits.max_by_key(|wait| (wait.waited, Reverse((wait.since, wait.thread))))

@@ -1,6 +1,6 @@
 //! What threads waited for: the sums, and the longest waits.
 
-use super::account::{StateInterval, ThreadAccount, ThreadState, Wait};
+use super::account::{LongestWait, StateInterval, ThreadAccount, ThreadState, Wait};
 use super::cpu::Cpus;
 use super::off_cpu::{OffCpuTimes, WaitKey};
 use super::row_maker::WaitSpan;
@@ -90,7 +90,7 @@ impl Waits {
         if !account.chosen {
             return;
         }
-        if interval.slept_before && account.state == ThreadState::Ended {
+        if interval.earlier.slept && account.state == ThreadState::Ended {
             // Where switches are missing it may have run, and slept elsewhere then.
             if interval.unknown == 0 {
                 let key = WaitKey::new(thread, account.process, off_cpu);
@@ -112,18 +112,18 @@ impl Waits {
         interval: &StateInterval,
         began_with: Wait,
     ) {
-        let Some(StateInterval { since, known: waited, cut, .. }) = interval.whole() else {
+        let Some(StateInterval { since, known: waited, earlier, .. }) = interval.whole() else {
             return;
         };
         // That it ran meanwhile is not recorded.
         if account.is_partial {
             return;
         }
-        if waited > account.longest_wait {
-            (account.longest_wait, account.longest_wait_since) = (waited, since);
+        if waited > account.longest_wait.waited {
+            account.longest_wait = LongestWait { waited, since };
         }
         if account.chosen {
-            self.run_queue.add(began_with, WaitSpan { waited, since, thread }, cut);
+            self.run_queue.add(began_with, WaitSpan { waited, since, thread }, earlier.is_cut_off);
         }
     }
 

@@ -101,9 +101,3 @@ impl ClassifiedWaits {
         }
     }
 }
-
-impl WaitKey {
-    fn process_stack(&self) -> Option<ProcessStack> {
-        self.stack.map(|stack| ProcessStack { process: self.process, stack })
-    }
-}
