@@ -339,11 +339,11 @@ impl Exporter for ReportExporter {
         let now = time.0;
         match self.span.advance(now) {
             None => {}
-            Some(Beginning::OfSession) => self.scheduling.begin(now),
+            Some(Beginning::OfSession) => self.scheduling.accounts.begin(now),
             Some(Beginning::OfPart(begin)) => self.scheduling.forget_before(begin),
         }
         if self.span.begins_anew(now, event) {
-            self.scheduling.begin_anew(now);
+            self.scheduling.accounts.begin_anew(now);
         }
         self.counts.add(event);
         self.scheduling.event(time, event, tables);
@@ -368,7 +368,7 @@ impl Exporter for ReportExporter {
     /// States are followed, so that they are known when the part that was asked for begins.
     fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         if self.span.lead_up(time.0, event) {
-            self.scheduling.begin(time.0);
+            self.scheduling.accounts.begin(time.0);
         }
         self.scheduling.event(time, event, tables);
         Ok(())

@@ -69,17 +69,6 @@ impl Scheduling {
         }
     }
 
-    /// The session begins; called before any event.
-    pub(super) fn begin(&mut self, now: u64) {
-        self.accounts.begin(now);
-    }
-
-    /// The session begins later than it seemed: of what was before only the lives of tasks are
-    /// told.
-    pub(super) fn begin_anew(&mut self, now: u64) {
-        self.accounts.begin_anew(now);
-    }
-
     /// What came until now is before what is told of: states last, and nothing counts.
     pub(super) fn forget_before(&mut self, now: u64) {
         self.accounts.forget_before(now, &self.missing.lost);
@@ -132,7 +121,7 @@ impl Scheduling {
     }
 
     #[inline]
-    pub(super) fn switch(&mut self, now: u64, switch: &Switch, tables: &Tables) {
+    fn switch(&mut self, now: u64, switch: &Switch, tables: &Tables) {
         match switch.previous {
             Some(previous) => self.leave(now, switch.cpu, previous, &switch.off_cpu, tables),
             None => self.lose_current(now, switch.cpu, tables),
@@ -203,7 +192,7 @@ impl Scheduling {
     }
 
     #[inline]
-    pub(super) fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
+    fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
         if let Some(waker) = wakeup.waker {
             self.wakes(now, wakeup.cpu, waker, tables);
         }
@@ -231,7 +220,7 @@ impl Scheduling {
 
     /// The thread was seen asleep. What was told of it before is certain; where nothing was, it has
     /// slept all the time.
-    pub(super) fn asleep(&mut self, now: u64, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
+    fn asleep(&mut self, now: u64, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
         self.saw_sleepers = true;
         let account = self.accounts.get(thread, tables);
         if account.state != ThreadState::Unknown || account.exiting {
@@ -260,13 +249,7 @@ impl Scheduling {
 
     /// A sample or a wakeup shows what runs on a CPU: news only where that is not known.
     #[inline]
-    pub(super) fn observe_running(
-        &mut self,
-        now: u64,
-        cpu: CpuId,
-        thread: ThreadId,
-        tables: &Tables,
-    ) {
+    fn observe_running(&mut self, now: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
         let state = self.cpus.get(cpu);
         if state.current.is_none() {
             let since = state.resumed.unwrap_or(now);
@@ -292,7 +275,7 @@ impl Scheduling {
     /// its last event, though no loss tells of it. Who was off the CPU need not
     /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
-    pub(super) fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
+    fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
         self.missing.unreported_count += 1;
         let since = self.cpus.get(cpu).last_event;
         self.missing.unreported.add(since, now);
@@ -375,7 +358,7 @@ impl Scheduling {
         }
     }
 
-    pub(super) fn thread_end(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
+    fn thread_end(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
         let account = self.accounts.get(thread, tables);
         (account.exiting, account.reported) = (true, true);
         self.last_end = Some((now, thread));
@@ -392,7 +375,7 @@ impl Scheduling {
 
     /// A thread begins. One that takes the place of another of its process,
     /// which ends at the same moment, is the same task after an exec: it runs on.
-    pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
+    fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
         let account = self.accounts.get(thread, tables);
         account.reported = true;
         let (process, unseen) = (account.process, account.state == ThreadState::Unknown);
@@ -413,7 +396,7 @@ impl Scheduling {
     }
 
     /// The recording of a machine ends: what lasts there, lasts until now.
-    pub(super) fn end_machine(&mut self, now: u64, machine: MachineId, tables: &Tables) {
+    fn end_machine(&mut self, now: u64, machine: MachineId, tables: &Tables) {
         for (_, cpu) in self.cpus.iter_mut().filter(|(cpu, _)| cpu.machine == machine) {
             cpu.settle(now);
             (cpu.current, cpu.resumed) = (None, None);

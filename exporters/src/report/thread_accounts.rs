@@ -88,7 +88,8 @@ impl ThreadAccounts {
         self.origin = now;
     }
 
-    /// What is told of threads begins now.
+    /// The session begins later than it seemed: of what was before only the lives of tasks are
+    /// told.
     pub(super) fn begin_anew(&mut self, now: u64) {
         self.origin = now;
         self.accounts.iter_mut().for_each(|account| account.begin_anew(now));
