@@ -152,6 +152,7 @@ __noinline int jvm_read_layout(SCRATCH)
 		return 0;
 	layout->bias = process->bias;
 	layout->file = process->file;
+	layout->knows_continuations = 0;
 	if (!jvm_read_members(GIVE_SCRATCH(s)) || !jvm_read_places(GIVE_SCRATCH(s)))
 		return 0;
 	for (int i = 0; i < JVM_HEAPS; i++) {
@@ -249,5 +250,6 @@ __noinline int jvm_find_piece(SCRATCH)
 }
 
 #include ARCH_JVM_FRAMES
+#include "jvm_continuation.h"
 
 #endif

@@ -87,6 +87,8 @@ struct jvm_layout {
 	__u32 block_header;
 	__u16 complete_bytes, code_bytes;
 	__u64 members[MEMBERS];
+	/* What says where virtual threads' frames are, once that is known. */
+	__u64 knows_continuations, continuation[CONTINUATIONS];
 	struct jvm_heap heaps[JVM_HEAPS];
 };
 
@@ -106,6 +108,13 @@ struct jvm {
 	/* What is read on the way to the layout: stacks of programs are short. */
 	__u64 list, data, queue, number, heap, low, high;
 	__u32 count, shift;
+	/* Of a virtual thread: where a frame returns to whose caller is in the heap, where the walk leaves
+	 * the chunk of frames that it is in, 0 if it is in none; a pointer of the heap's; the entry on the
+	 * stack, and where it lies. */
+	__u64 barrier, chunk_end, pointer, entry_at, entry[10];
+	/* Links of frames in a chunk count words from where they are kept: 3 and all bits there, else 0,
+	 * see JVM_LINK. */
+	__u64 link_shift, link_base;
 	struct jvm_layout layouts[JVM_LAYOUTS];
 	__u8 piece[JVM_PIECE_BYTES + 8];
 	__u8 bytes[JVM_BYTES_BEFORE + JVM_BYTES_AHEAD];

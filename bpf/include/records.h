@@ -84,6 +84,17 @@ enum record_kind {
 #define MEMBER_INTERPRETER_BEGIN 12
 #define MEMBER_INTERPRETER_SIZE 13
 #define MEMBERS 14
+#define CONTINUATION_BARRIER 0
+#define CONTINUATION_TAIL 1
+#define CONTINUATION_CHUNK_PC 2
+#define CONTINUATION_CHUNK_SP 3
+#define CONTINUATION_CHUNK_BOTTOM 4
+#define CONTINUATION_CHUNK_PARENT 5
+#define CONTINUATION_CHUNK_STACK 6
+#define CONTINUATION_NARROW_BASE 7
+#define CONTINUATION_NARROW_SHIFT 8
+#define CONTINUATION_COMPRESSED 9
+#define CONTINUATIONS 10
 #define CFA_NONE 0
 #define CFA_RSP 1
 #define CFA_RBP 2
@@ -507,20 +518,23 @@ struct HotspotFile {
 	__u64 interpreter;
 	__u64 call_stub;
 	__u64 members[14];
+	__u64 continuation[10];
 	__u32 block_header;
 	__u16 frame_complete_bytes;
 	__u16 code_offset_bytes;
 };
-_Static_assert(sizeof(struct HotspotFile) == 144, "size of HotspotFile");
+_Static_assert(sizeof(struct HotspotFile) == 224, "size of HotspotFile");
 _Static_assert(__builtin_offsetof(struct HotspotFile, heaps) == 0, "HotspotFile.heaps");
 _Static_assert(__builtin_offsetof(struct HotspotFile, interpreter) == 8, "HotspotFile.interpreter");
 _Static_assert(__builtin_offsetof(struct HotspotFile, call_stub) == 16, "HotspotFile.call_stub");
 _Static_assert(__builtin_offsetof(struct HotspotFile, members) == 24, "HotspotFile.members");
-_Static_assert(__builtin_offsetof(struct HotspotFile, block_header) == 136,
+_Static_assert(__builtin_offsetof(struct HotspotFile, continuation) == 136,
+	       "HotspotFile.continuation");
+_Static_assert(__builtin_offsetof(struct HotspotFile, block_header) == 216,
 	       "HotspotFile.block_header");
-_Static_assert(__builtin_offsetof(struct HotspotFile, frame_complete_bytes) == 140,
+_Static_assert(__builtin_offsetof(struct HotspotFile, frame_complete_bytes) == 220,
 	       "HotspotFile.frame_complete_bytes");
-_Static_assert(__builtin_offsetof(struct HotspotFile, code_offset_bytes) == 142,
+_Static_assert(__builtin_offsetof(struct HotspotFile, code_offset_bytes) == 222,
 	       "HotspotFile.code_offset_bytes");
 
 struct LaneHeader {

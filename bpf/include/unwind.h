@@ -677,7 +677,9 @@ __noinline int unwind_step(SCRATCH)
 			int ending = jvm_step(GIVE_SCRATCH(s));
 
 			if (ending == JVM_STUB)
-				return jvm_step_stub(GIVE_SCRATCH(s));
+				ending = jvm_step_stub(GIVE_SCRATCH(s));
+			if (ending == UNWIND_GOES_ON && jvm_leaves_part(s))
+				return jvm_step_continuation(GIVE_SCRATCH(s));
 			if (ending != JVM_NONE)
 				return ending;
 		}
@@ -755,6 +757,10 @@ __noinline int unwind_walk(SCRATCH)
 	s->jvm.was_stub = 0;
 	s->jvm.was_guessed = 0;
 	s->jvm.steps = 0;
+	s->jvm.barrier = 0;
+	s->jvm.chunk_end = 0;
+	s->jvm.link_shift = 0;
+	s->jvm.link_base = 0;
 	s->frames[0] = u->ip;
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;

@@ -40,10 +40,37 @@ pub mod member {
     pub const COUNT: usize = 14;
 }
 
+/// What says where the outer frames of virtual threads lie (OpenJDK 21 and newer): the places in
+/// [`HotspotFile::continuation`].
+pub mod continuation {
+    /// The pointer to where a frame returns to whose caller is still in the heap.
+    pub const BARRIER: usize = 0;
+    /// At which byte of a continuation its last chunk of frames is, a number of 4 bytes;
+    pub const TAIL: usize = 1;
+    /// and of a chunk where its innermost frame goes on,
+    pub const CHUNK_PC: usize = 2;
+    /// which word that frame's stack pointer is,
+    pub const CHUNK_SP: usize = 3;
+    /// and which word its outermost frame ends before;
+    pub const CHUNK_BOTTOM: usize = 4;
+    /// the chunk with the frames that called these,
+    pub const CHUNK_PARENT: usize = 5;
+    /// and where its words begin.
+    pub const CHUNK_STACK: usize = 6;
+    /// What to add to a compressed pointer,
+    pub const NARROW_BASE: usize = 7;
+    /// by how many bits to shift it first (4 bytes),
+    pub const NARROW_SHIFT: usize = 8;
+    /// and whether pointers in the heap are compressed (1 byte).
+    pub const COMPRESSED: usize = 9;
+    /// How many there are.
+    pub const COUNT: usize = 10;
+}
+
 record! {
     /// A file with a virtual machine. Places in it are as if all of the file were mapped like its
     /// code: bytes from its beginning.
-    HotspotFile, 144 {
+    HotspotFile, 224 {
         /// The pointer to the list of code heaps.
         heaps: u64 as "__u64 heaps",
         /// The pointer to the interpreter's code.
@@ -52,6 +79,8 @@ record! {
         call_stub: u64 as "__u64 call_stub",
         /// Where it is written at which byte of its structure each [`member`] lies.
         members: [u64; member::COUNT] as "__u64 members[14]",
+        /// Where what [`continuation`] names is; all 0 where the file does not say.
+        continuation: [u64; continuation::COUNT] as "__u64 continuation[10]",
         /// Bytes before each piece of code.
         block_header: u32 as "__u32 block_header",
         /// Bytes of `FRAME_COMPLETE`: 4, or 2 (newer ones).

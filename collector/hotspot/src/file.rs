@@ -3,8 +3,8 @@
 use crate::HotspotFileError;
 use crate::list::Lists;
 use crate::relocated::Relocated;
-use syscollect_elf::{Elf, ReadRef, Segment, SymbolLimits, abi};
-use syscollect_records::hotspot::{HotspotFile, member};
+use syscollect_elf::{Elf, ReadRef, Sections, Segment, SymbolLimits, abi};
+use syscollect_records::hotspot::{HotspotFile, continuation, member};
 
 /// Bytes of a symbol table and of its names that are read at most.
 const LIMITS: SymbolLimits = SymbolLimits { table: 16 << 20, names: 16 << 20 };
@@ -29,6 +29,22 @@ const MEMBERS: [&[(&str, &str)]; member::COUNT] = [
     &[("CodeBlob", "_code_begin"), ("CodeBlob", "_code_offset")],
     &[("StubQueue", "_stub_buffer")],
     &[("StubQueue", "_buffer_limit")],
+];
+
+/// What says where frames of virtual threads lie in the heap: symbols that are not for the loader, and
+/// bytes behind them; the order is that of [`continuation`]. There are none before OpenJDK 21.
+const CONTINUATION: [&[(&[u8], u64)]; continuation::COUNT] = [
+    &[(b"_ZN12StubRoutines19_cont_returnBarrierE", 0)],
+    &[(b"_ZN28jdk_internal_vm_Continuation12_tail_offsetE", 0)],
+    &[(b"_ZN26jdk_internal_vm_StackChunk10_pc_offsetE", 0)],
+    &[(b"_ZN26jdk_internal_vm_StackChunk10_sp_offsetE", 0)],
+    &[(b"_ZN26jdk_internal_vm_StackChunk14_bottom_offsetE", 0)],
+    &[(b"_ZN26jdk_internal_vm_StackChunk14_parent_offsetE", 0)],
+    &[(b"_ZN23InstanceStackChunkKlass16_offset_of_stackE", 0)],
+    // The second is a structure of OpenJDK 21's.
+    &[(b"_ZN14CompressedOops5_baseE", 0), (b"_ZN14CompressedOops11_narrow_oopE", 0)],
+    &[(b"_ZN14CompressedOops6_shiftE", 0), (b"_ZN14CompressedOops11_narrow_oopE", 8)],
+    &[(b"UseCompressedOops", 0)],
 ];
 
 /// Whether a file at such a path may hold a virtual machine: what is called otherwise is not looked
@@ -75,7 +91,25 @@ pub fn machine<'d, R: ReadRef<'d>>(data: R) -> Result<Option<HotspotFile>, Hotsp
     if file.block_header > BLOCK_HEADER_MAX {
         return Err(HotspotFileError::BadList);
     }
+    file.continuation = continuation_places(&sections, code)?.unwrap_or_default();
     Ok(Some(file))
+}
+
+/// Where what [`CONTINUATION`] names is; `None` if the file does not say all of it.
+fn continuation_places<'d, R: ReadRef<'d>>(
+    sections: &Sections<'_, 'd, R>,
+    code: &Segment,
+) -> Result<Option<[u64; continuation::COUNT]>, HotspotFileError> {
+    let Some(symbols) = sections.symbols(abi::SHT_SYMTAB, &LIMITS)? else { return Ok(None) };
+    let mut places = [0; continuation::COUNT];
+    for (place, names) in places.iter_mut().zip(CONTINUATION) {
+        let found = names.iter().find_map(|(name, behind)| {
+            symbols.find(name).map(|symbol| symbol.address.wrapping_add(*behind))
+        });
+        let Some(found) = found else { return Ok(None) };
+        *place = as_code(found, code);
+    }
+    Ok(Some(places))
 }
 
 fn bytes_of_type(name: &[u8]) -> u16 {

@@ -81,6 +81,20 @@ static __always_inline bool jvm_follows_call(struct scratch *s)
 	       with_byte == 0x54ff || longest == 0x94ff;
 }
 
+/* Whether `returns` is the barrier below frames of a virtual thread that are still in the heap; then
+ * `barrier` is, too. No call is before it. */
+static __always_inline bool jvm_is_barrier(struct scratch *s)
+{
+	struct jvm *j = &s->jvm;
+	struct jvm_layout *layout = jvm_layout_of(s);
+	__u32 number = layout->file;
+	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
+
+	return file && file->continuation[CONTINUATION_BARRIER] &&
+	       jvm_read(&j->barrier, file->continuation[CONTINUATION_BARRIER] - layout->bias) &&
+	       j->barrier == j->returns;
+}
+
 /* Whether the word below `cfa` is where the machine's code is returned to: that into `returns`. */
 __noinline int jvm_returns_below(SCRATCH)
 {
@@ -92,12 +106,19 @@ __noinline int jvm_returns_below(SCRATCH)
 	if (j->cfa <= u->sp || j->cfa - u->sp > MAX_FRAME_BYTES || !read_word(s, j->cfa - 8))
 		return 0;
 	j->returns = u->word;
+	/* The outermost frame of a chunk in the heap. */
+	if (j->chunk_end && (!j->returns || j->cfa == j->chunk_end))
+		return 1;
 	if (!jvm_holds(layout, j->returns))
 		return 0;
 	/* The interpreter puts there where it goes on. */
 	return j->returns - layout->interpreter < layout->interpreter_bytes ||
-	       jvm_follows_call(s);
+	       jvm_follows_call(s) || jvm_is_barrier(s);
 }
+
+/* The address that is kept as `word`, from where it counts in a chunk of frames in the heap. Without a
+ * branch, see is_negative. */
+#define JVM_LINK(j, word, from) (((word) << ((j)->link_shift & 3)) + ((from) & (j)->link_base))
 
 /* Goes to the caller whose stack pointer is `cfa`; its rbp lies below where it is returned to, if
  * that was saved. */
@@ -109,7 +130,7 @@ static __always_inline int jvm_to_caller(struct scratch *s, bool is_saved)
 	if (is_saved) {
 		if (!read_word(s, j->cfa - 16))
 			return STACK_UNREADABLE;
-		u->bp = u->word;
+		u->bp = JVM_LINK(j, u->word, j->cfa - 16);
 	}
 	u->sp = j->cfa;
 	u->ip = j->returns;
@@ -150,7 +171,7 @@ __noinline int jvm_step_interpreter(SCRATCH)
 		return STACK_NO_UNWIND_INFORMATION;
 	if (!read_word(s, bp - 8))
 		return STACK_UNREADABLE;
-	__u64 sp = u->word;
+	__u64 sp = JVM_LINK(j, u->word, bp);
 
 	if (sp < bp + 16 || sp - bp > MAX_FRAME_BYTES)
 		return STACK_NO_UNWIND_INFORMATION;
