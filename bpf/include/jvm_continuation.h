@@ -32,6 +32,9 @@
 #define JVM_ENTRY_FLAGS_MAX 1
 #define JVM_ENTRY_PASSED_MAX 255
 
+/* In a walk: a virtual thread has one entry, unless a program runs continuations in each other. */
+#define JVM_ENTRIES_OF_WALK 4
+
 /* Chunks that are looked at in a row for one with frames, and words of one. */
 #define JVM_CHUNKS 4
 #define JVM_CHUNK_WORDS_MAX (1u << 20)
@@ -111,7 +114,7 @@ __noinline int jvm_find_entry(SCRATCH)
 	TAKE_SCRATCH(0);
 	struct jvm *j = &s->jvm;
 
-	if (!jvm_read_continuations(GIVE_SCRATCH(s)))
+	if (++j->entries > JVM_ENTRIES_OF_WALK || !jvm_read_continuations(GIVE_SCRATCH(s)))
 		return 0;
 	j->entry_at = (s->unwind.sp + JVM_ENTRY_ALIGNMENT - 1) & -(__u64)JVM_ENTRY_ALIGNMENT;
 	for (int i = 0; i < JVM_ENTRY_PLACES; i++) {

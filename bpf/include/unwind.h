@@ -757,6 +757,7 @@ __noinline int unwind_walk(SCRATCH)
 	s->jvm.was_stub = 0;
 	s->jvm.was_guessed = 0;
 	s->jvm.steps = 0;
+	s->jvm.entries = 0;
 	s->jvm.barrier = 0;
 	s->jvm.chunk_end = 0;
 	s->jvm.link_shift = 0;
