@@ -6,7 +6,8 @@
 //! process while it runs, without its help.
 //!
 //! **Duties.** Find the machine in an ELF file and say where in a process its list has what the
-//! programs need ([`machine`]): OpenJDK 11 and newer. The file is foreign bytes: whatever it holds,
+//! programs need ([`machine`]): OpenJDK 11 and newer; where its symbols say it, what leads to the
+//! frames of virtual threads in the heap (OpenJDK 21 and newer), too. The file is foreign bytes: whatever it holds,
 //! there is an answer or none, in bounded time and memory.
 //!
 //! **Non-goals.** Reading processes (the kernel programs do). Names of methods (the machine is asked

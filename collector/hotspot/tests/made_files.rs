@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use syscollect_fixtures::elf::{CODE, CODE_OFFSET, DATA, DATA_OFFSET, File};
 use syscollect_hotspot::{HotspotFileError, machine};
-use syscollect_records::hotspot::{HotspotFile, member};
+use syscollect_records::hotspot::{HotspotFile, continuation, member};
 
 /// What OpenJDK 17 has of the members that are needed, in an order of its own: structure, member,
 /// type, and where it is if it is static.
@@ -33,6 +33,24 @@ const NEWER: [(&str, &str, &str, u64); 2] =
 const MEMBERS: u64 = 16;
 const MEMBER: u64 = 48;
 const TYPE: u64 = 40;
+
+/// What OpenJDK 25 has of what says where frames of virtual threads are, in the order of
+/// [`continuation`]; 21 has a structure in place of two.
+const CONTINUATION: [&str; continuation::COUNT] = [
+    "_ZN12StubRoutines19_cont_returnBarrierE",
+    "_ZN28jdk_internal_vm_Continuation12_tail_offsetE",
+    "_ZN26jdk_internal_vm_StackChunk10_pc_offsetE",
+    "_ZN26jdk_internal_vm_StackChunk10_sp_offsetE",
+    "_ZN26jdk_internal_vm_StackChunk14_bottom_offsetE",
+    "_ZN26jdk_internal_vm_StackChunk14_parent_offsetE",
+    "_ZN23InstanceStackChunkKlass16_offset_of_stackE",
+    "_ZN14CompressedOops5_baseE",
+    "_ZN14CompressedOops6_shiftE",
+    "UseCompressedOops",
+];
+const NARROW_OOP: &str = "_ZN14CompressedOops11_narrow_oopE";
+/// Where these lie.
+const VIRTUAL_THREADS: u64 = 0x5200;
 
 type Row = (&'static str, &'static str, &'static str, u64);
 
@@ -79,11 +97,25 @@ impl Made {
 }
 
 fn file(rows: &[Row], are_relocated: bool) -> Vec<u8> {
+    file_with_symbols(rows, are_relocated, &[])
+}
+
+/// With a table of symbols that is not for the loader, if there are any; they lie from
+/// [`VIRTUAL_THREADS`] on, 16 bytes apart.
+fn file_with_symbols(rows: &[Row], are_relocated: bool, names: &[&str]) -> Vec<u8> {
     let types = MEMBERS + MEMBER * rows.len() as u64 + 8;
     let symbols = [("gHotSpotVMStructs", 1, 1, DATA), ("gHotSpotVMTypes", 1, 1, DATA + 8)];
     let mut file = File::with_symbols(&symbols);
     // Of the loader's table.
     file.sections[0].1 = 11;
+    if !names.is_empty() {
+        let addresses = (VIRTUAL_THREADS..).step_by(16);
+        let symbols: Vec<_> =
+            names.iter().zip(addresses).map(|(name, address)| (*name, 1, 0, address)).collect();
+        let [table, strings]: [_; 2] = File::with_symbols(&symbols).sections.try_into().unwrap();
+        // Section 0 is none, and the loader's are two.
+        file.sections.extend([(table.0, table.1, table.2, 4, table.4), strings]);
+    }
     let mut made =
         Made { bytes: file.bytes(), relocations: Vec::new(), string_bytes: 0, are_relocated };
     made.put_address(0, DATA + MEMBERS);
@@ -138,6 +170,27 @@ fn the_places_of_offsets_are_found_by_names() {
     let (older, newer) = (read(&OLDER, false), read(&newer(), false));
     assert_eq!((older.frame_complete_bytes, older.code_offset_bytes), (4, 0));
     assert_eq!((newer.frame_complete_bytes, newer.code_offset_bytes), (2, 4));
+}
+
+#[test]
+fn where_virtual_threads_have_their_frames_is_found_by_symbols() {
+    let continuation_of = |names: &[&str]| {
+        let bytes = file_with_symbols(&newer(), false, names);
+        machine(&*bytes).expect("it is read").expect("it has one").continuation
+    };
+    let places: Vec<u64> = (VIRTUAL_THREADS..).step_by(16).map(as_code).take(10).collect();
+    assert_eq!(continuation_of(&CONTINUATION)[..], places[..]);
+
+    let mut with_structure = CONTINUATION;
+    with_structure[continuation::NARROW_BASE] = NARROW_OOP;
+    with_structure[continuation::NARROW_SHIFT] = "something";
+    let found = continuation_of(&with_structure);
+    assert_eq!(found[continuation::NARROW_BASE], places[continuation::NARROW_BASE]);
+    assert_eq!(found[continuation::NARROW_SHIFT], places[continuation::NARROW_BASE] + 8);
+
+    let nothing = [0; continuation::COUNT];
+    assert_eq!(continuation_of(&CONTINUATION[1..]), nothing, "one is missing");
+    assert_eq!(continuation_of(&[]), nothing, "the symbols were taken out");
 }
 
 #[test]
