@@ -104,7 +104,7 @@ __noinline int jvm_is_entry(SCRATCH, __u64 at)
 	    (__u32)flags > JVM_ENTRY_FLAGS_MAX || flags >> 32 > JVM_ENTRY_PASSED_MAX)
 		return 0;
 	j->returns = j->entry[JVM_ENTRY_RETURNS];
-	return jvm_holds(jvm_layout_of(s), j->returns) && jvm_follows_call(s);
+	return jvm_may_return(s);
 }
 
 /* Finds the entry of the virtual thread whose last frame on the stack returns to the barrier, and
@@ -151,8 +151,7 @@ __noinline int jvm_enter_chunk(SCRATCH)
 		return JVM_CHUNK_UNREADABLE;
 	if (sp == bottom)
 		return JVM_CHUNK_EMPTY;
-	if (!jvm_holds(layout, j->returns) ||
-	    (j->returns - layout->interpreter >= layout->interpreter_bytes && !jvm_follows_call(s)))
+	if (!jvm_may_return(s))
 		return JVM_CHUNK_UNREADABLE;
 	chunk += jvm_continuation_offset(layout, CONTINUATION_CHUNK_STACK);
 	j->chunk_end = chunk + bottom * 8;

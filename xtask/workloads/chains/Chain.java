@@ -126,7 +126,20 @@ public final class Chain {
         return leaf(x + 1) + kept[(int) (x & 1)];
     }
 
-    public static void main(String[] words) {
+    /** In a virtual thread if there is a second word; found by name, for older compilers. */
+    public static void main(String[] words) throws Exception {
+        if (words.length < 2) {
+            run(words);
+            return;
+        }
+        Object builder = Thread.class.getMethod("ofVirtual").invoke(null);
+        Class<?> kind = Class.forName("java.lang.Thread$Builder");
+        Runnable chain = () -> run(words);
+        Thread thread = (Thread) kind.getMethod("start", Runnable.class).invoke(builder, chain);
+        thread.join();
+    }
+
+    private static void run(String[] words) {
         Thread reader = new Thread(() -> {
             try {
                 while (true) WOKEN.take();

@@ -81,6 +81,18 @@ static __always_inline bool jvm_follows_call(struct scratch *s)
 	       with_byte == 0x54ff || longest == 0x94ff;
 }
 
+/* Whether `returns` is where a method goes on that has called. */
+static __always_inline bool jvm_may_return(struct scratch *s)
+{
+	struct jvm *j = &s->jvm;
+	struct jvm_layout *layout = jvm_layout_of(s);
+
+	if (!jvm_holds(layout, j->returns))
+		return false;
+	/* The interpreter puts there where it goes on. */
+	return j->returns - layout->interpreter < layout->interpreter_bytes || jvm_follows_call(s);
+}
+
 /* Whether `returns` is the barrier below frames of a virtual thread that are still in the heap; then
  * `barrier` is, too. No call is before it. */
 static __always_inline bool jvm_is_barrier(struct scratch *s)
@@ -101,7 +113,6 @@ __noinline int jvm_returns_below(SCRATCH)
 	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	struct jvm *j = &s->jvm;
-	struct jvm_layout *layout = jvm_layout_of(s);
 
 	if (j->cfa <= u->sp || j->cfa - u->sp > MAX_FRAME_BYTES || !read_word(s, j->cfa - 8))
 		return 0;
@@ -109,11 +120,7 @@ __noinline int jvm_returns_below(SCRATCH)
 	/* The outermost frame of a chunk in the heap. */
 	if (j->chunk_end && (!j->returns || j->cfa == j->chunk_end))
 		return 1;
-	if (!jvm_holds(layout, j->returns))
-		return 0;
-	/* The interpreter puts there where it goes on. */
-	return j->returns - layout->interpreter < layout->interpreter_bytes ||
-	       jvm_follows_call(s) || jvm_is_barrier(s);
+	return jvm_may_return(s) || jvm_is_barrier(s);
 }
 
 /* The address that is kept as `word`, from where it counts in a chunk of frames in the heap. Without a

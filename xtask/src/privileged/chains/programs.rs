@@ -21,10 +21,14 @@ pub(super) struct Program {
     /// Command lines that make it, in its folder; `SRC` is the folder of the sources.
     make: &'static [&'static str],
     /// The command line that runs it there, for `SECONDS`.
-    run: &'static str,
+    run: String,
+    /// What it needs beyond what makes it, where the machine lacks that.
+    missing: Option<&'static str>,
     pub(super) known: KnownStacks,
     /// Of 1,000 of its stacks of a kind so many are whole.
     pub(super) whole_of_1000: u64,
+    /// Its chain waits in the heap, and not on a thread that blocks.
+    pub(super) waits_in_heap: bool,
 }
 
 impl Program {
@@ -34,12 +38,12 @@ impl Program {
             roots: ROOTS,
             ..KnownStacks::default()
         };
-        let run = "./program SECONDS";
-        Self { name, make, run, known, whole_of_1000: 995 }
+        let run = "./program SECONDS".to_owned();
+        Self { name, make, run, missing: None, known, whole_of_1000: 995, waits_in_heap: false }
     }
 
-    fn running(self, run: &'static str) -> Self {
-        Self { run, ..self }
+    fn running(self, run: impl Into<String>) -> Self {
+        Self { run: run.into(), ..self }
     }
 
     fn promising(self, whole_of_1000: u64) -> Self {
@@ -74,6 +78,9 @@ impl Program {
 
     /// Makes it in `folder`; the reason where what makes it is not on the machine.
     pub(super) fn make(&self, folder: &Path) -> Result<Option<String>> {
+        if let Some(missing) = self.missing {
+            return Ok(Some(missing.to_owned()));
+        }
         std::fs::create_dir_all(folder).context("cannot create a folder")?;
         for line in self.make {
             if let Some(missing) = made(line, folder).with_context(|| self.name)? {
@@ -242,6 +249,7 @@ pub(super) fn of_runtimes() -> Vec<Program> {
             "java -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit \
              -XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Chain.* Chain SECONDS",
         ),
+        java_with_virtual_threads(),
         Program::new("Node", &["node --version"])
             .with_chains(&[Chain::numbered('f', "")])
             .calling_others()
@@ -253,7 +261,39 @@ pub(super) fn of_runtimes() -> Vec<Program> {
     ]
 }
 
-fn java(name: &'static str, run: &'static str) -> Program {
+/// The chain in a virtual thread, whose outer frames wait in the heap whenever it has slept.
+fn java_with_virtual_threads() -> Program {
+    let newer = newer_java();
+    let java_21 = newer.as_deref().unwrap_or(Path::new("java"));
+    let mut program = java(
+        "Java, virtual threads",
+        &format!(
+            "{} -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit -XX:CompileCommand=quiet \
+             -XX:CompileCommand=dontinline,Chain.* Chain SECONDS virtual",
+            java_21.display()
+        ),
+    );
+    program.waits_in_heap = true;
+    // While frames are brought back from the heap there is no more than a stub's that calls for them.
+    program.whole_of_1000 = 960;
+    program.missing = newer.is_none().then_some("there is no Java 21 or newer in /usr/lib/jvm");
+    program
+}
+
+/// The launcher of a Java that has virtual threads.
+fn newer_java() -> Option<PathBuf> {
+    let machines = std::fs::read_dir("/usr/lib/jvm").ok()?.flatten();
+    let mut launchers = machines.map(|machine| machine.path().join("bin/java"));
+    launchers.find(|launcher| {
+        let version = Command::new(launcher).arg("--version").output();
+        let text = version.map(|output| output.stdout).unwrap_or_default();
+        let number = String::from_utf8_lossy(&text);
+        let number = number.split(' ').nth(1).and_then(|number| number.split('.').next());
+        number.and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 21)
+    })
+}
+
+fn java(name: &'static str, run: &str) -> Program {
     let mut program = Program::new(name, &["javac -d . SRC/Chain.java"])
         .with_chains(&[Chain::numbered('f', "")])
         .calling_others()
