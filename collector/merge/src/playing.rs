@@ -202,7 +202,7 @@ impl<'a> Playing<'a> {
         let losses = &mut self.engine.source.losses;
         self.sources.decoders().for_each(|decoder| losses.not_decoded(decoder));
         self.decoders.close(&mut self.engine)?;
-        let unshown_failures = self.decoders.tracepoints.gpu.failures.unshown;
+        let unshown_failures = self.decoders.tracepoints.gpu.jobs.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.sink.played() };
         Ok((played, take(&mut self.engine.source.losses)))
     }

@@ -1,12 +1,14 @@
 //! Fences of every driver (include/trace/events/dma_fence.h).
 
-use syscollect_model::{Fence, GpuJobEnd};
+use std::borrow::Cow;
 
-use super::decoder::{Detail, Family, Gpu, Key};
+use syscollect_model::{Fence, GpuJobEnd};
+use syscollect_playback::Stopped;
+
+use super::gpu_jobs::{GpuJobs, JobDetail, JobFamily, JobKey};
 use super::jobs::Stage;
 use super::record::DescribedRecord;
 use crate::engine::Engine;
-use syscollect_playback::Stopped;
 
 /// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), and promises to
 /// stop using memory, which are open for as long as nobody wants it: no work.
@@ -20,117 +22,120 @@ const DETACHED: &str = "detached";
 /// The driver's name of the scheduler's own fences; its tracepoints tell more.
 const SCHEDULER: &str = "drm_sched";
 
-impl Gpu {
-    /// Fences of every driver (include/trace/events/dma_fence.h).
-    pub(super) fn dma_fence(
-        &mut self,
-        engine: &mut Engine<'_>,
-        name: &str,
-        reading: &DescribedRecord<'_>,
-    ) -> Result<(), Stopped> {
-        let driver = reading.text("driver").unwrap_or_default();
-        let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno"))
-        else {
-            return self.plain(engine, reading);
-        };
-        let fence = Fence { context, sequence };
+/// What happens to a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FenceStep {
+    Init,
+    Emit,
+    Signaled,
+    Destroyed,
+    WaitBegins,
+    WaitEnds,
+    /// What no rule here knows.
+    Other,
+}
+
+impl FenceStep {
+    fn of_tracepoint(name: &str) -> Self {
         match name {
-            "dma_fence_wait_start" => {
-                let timeline = reading.text("timeline").unwrap_or_default();
-                return self.wait_begins(
-                    engine,
-                    fence,
-                    format!("{driver} {timeline}").trim(),
-                    reading,
-                );
-            }
-            "dma_fence_wait_end" => return self.wait_ends(engine, reading),
-            "dma_fence_signaled" => self.fence_signaled(engine, fence, reading),
-            _ => {}
-        }
-        let key = (Family::Fence, context, sequence);
-        if name == "dma_fence_signaled"
-            && let Some(job) = self.failures.decided(fence)
-        {
-            let detail = self.fence_detail(engine, fence, reading);
-            return self.job_ends(engine, job, GpuJobEnd::Finished, detail);
-        }
-        let is_promise = driver == "xe"
-            && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
-        // Nobody's work: what they stand for has fences of its own.
-        let is_told = driver == SCHEDULER && reading.table.has_scheduler();
-        if NO_WORK.contains(&&*driver) || is_promise || is_told {
-            self.failures.is_nobodys(key);
-            return Ok(());
-        }
-        // Told by other tracepoints, which say more.
-        if self.is_request(engine, name, fence, &driver, reading)?
-            || self.is_jobs_own(engine, name, fence, reading)
-        {
-            self.failures.is_nobodys(key);
-            return Ok(());
-        }
-        if driver.starts_with(DETACHED) && self.jobs.detail(key).is_none() {
-            return Ok(());
-        }
-        match name {
-            "dma_fence_init" => self.fence_stage(engine, key, Stage::Submitted, fence, reading),
-            "dma_fence_emit" => self.fence_stage(engine, key, Stage::Queued, fence, reading),
-            "dma_fence_signaled" => {
-                self.fence_ends(engine, key, GpuJobEnd::Finished, fence, reading)
-            }
-            "dma_fence_destroy" if self.jobs.detail(key).is_some() => {
-                self.fence_ends(engine, key, GpuJobEnd::Failed, fence, reading)
-            }
-            _ => Ok(()),
+            "dma_fence_init" => Self::Init,
+            "dma_fence_emit" => Self::Emit,
+            "dma_fence_signaled" => Self::Signaled,
+            "dma_fence_destroy" => Self::Destroyed,
+            "dma_fence_wait_start" => Self::WaitBegins,
+            "dma_fence_wait_end" => Self::WaitEnds,
+            _ => Self::Other,
         }
     }
+}
 
-    pub(super) fn fence_stage(
-        &mut self,
+/// A fence of which a record tells.
+pub(super) struct FenceEvent<'r> {
+    pub(super) step: FenceStep,
+    pub(super) fence: Fence,
+    pub(super) driver: Cow<'r, str>,
+    pub(super) record: &'r DescribedRecord<'r>,
+}
+
+impl<'r> FenceEvent<'r> {
+    /// `None` where the record does not say of which fence.
+    pub(super) fn new(record: &'r DescribedRecord<'r>) -> Option<Self> {
+        let fence = Fence { context: record.number("context")?, sequence: record.number("seqno")? };
+        let step = FenceStep::of_tracepoint(&record.tracepoint.name);
+        Some(Self { step, fence, driver: record.text("driver").unwrap_or_default(), record })
+    }
+
+    pub(super) fn timeline(&self) -> Cow<'r, str> {
+        self.record.text("timeline").unwrap_or_default()
+    }
+
+    /// Where its work is done: its driver and timeline.
+    pub(super) fn queue(&self) -> String {
+        format!("{} {}", self.driver, self.timeline()).trim().to_owned()
+    }
+
+    /// Whether nobody works until it is signaled, or what it stands for has tracepoints of its own.
+    pub(super) fn is_no_work(&self) -> bool {
+        let is_promise = || self.driver == "xe" && self.timeline() == PREEMPTION;
+        let is_of_scheduler = || self.driver == SCHEDULER && self.record.table.has_scheduler();
+        NO_WORK.contains(&&*self.driver) || is_promise() || is_of_scheduler()
+    }
+
+    /// Whether the kernel does not say any more whose it is.
+    pub(super) fn is_detached(&self) -> bool {
+        self.driver.starts_with(DETACHED)
+    }
+
+    /// The key of its work, where that is a job of its own.
+    pub(super) fn key(&self) -> JobKey {
+        JobKey::of_fence(JobFamily::Fence, self.fence)
+    }
+
+    /// A stage of its own job.
+    pub(super) fn stage(
+        &self,
         engine: &mut Engine<'_>,
-        key: Key,
+        jobs: &mut GpuJobs,
         stage: Stage,
-        fence: Fence,
-        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
-        let detail = self.fence_detail(engine, fence, reading);
-        self.stage(engine, key, stage, detail)
+        let detail = self.detail(engine);
+        jobs.stage(engine, self.key(), stage, detail)
     }
 
-    pub(super) fn fence_ends(
-        &mut self,
+    /// The end of a job, of its own or of another.
+    pub(super) fn end(
+        &self,
         engine: &mut Engine<'_>,
-        key: Key,
+        jobs: &mut GpuJobs,
+        job: JobKey,
         end: GpuJobEnd,
-        fence: Fence,
-        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
-        let detail = self.fence_detail(engine, fence, reading);
-        self.job_ends(engine, key, end, detail)
+        let detail = self.detail(engine);
+        jobs.end(engine, job, end, detail)
     }
 
-    pub(super) fn fence_detail(
-        &mut self,
-        engine: &mut Engine<'_>,
-        fence: Fence,
-        reading: &DescribedRecord<'_>,
-    ) -> Detail {
-        let driver = reading.text("driver").unwrap_or_default();
-        let timeline = reading.text("timeline").unwrap_or_default();
-        let thread = self.current(engine, reading);
-        let name =
-            engine.tables.strings.intern(if timeline.is_empty() { "fence" } else { &timeline });
-        let queue = engine.tables.strings.intern(format!("{driver} {timeline}").trim());
-        let context = Some(fence.context);
-        Detail {
-            queue,
-            name,
-            context,
-            fence: Some(fence),
+    fn detail(&self, engine: &mut Engine<'_>) -> JobDetail {
+        let timeline = self.timeline();
+        let thread = self.record.thread(engine);
+        let name = if timeline.is_empty() { "fence" } else { &timeline };
+        JobDetail {
+            name: engine.tables.strings.intern(name),
+            queue: engine.tables.strings.intern(&self.queue()),
+            context: Some(self.fence.context),
+            fence: Some(self.fence),
             thread,
             waited_for: Vec::new(),
             fields: Vec::new(),
         }
     }
+}
+
+/// The half of a fence's numbers that its tracepoints tell.
+pub(super) fn as_reported(fence: Fence) -> Fence {
+    Fence { context: fence.context & 0xffff_ffff, sequence: fence.sequence & 0xffff_ffff }
+}
+
+/// Whether they can be one fence: some of the kernel's tracepoints tell half of a fence's numbers.
+pub(super) fn are_same(one: Fence, other: Fence) -> bool {
+    as_reported(one) == as_reported(other)
 }

@@ -1,24 +1,39 @@
 //! Frames of displays: from vertical blanks, and from what is told to programs that flip buffers.
 
-use syscollect_model::{Event, Scope, Slice, Track, TrackKind};
+use rustc_hash::FxHashMap;
+use syscollect_model::{Event, Scope, Slice, Track, TrackId, TrackKind};
 
-use super::decoder::Gpu;
 use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Gpu {
-    /// A vertical blank ends a frame and begins the next; so does what is told to programs that
-    /// flip buffers.
-    pub(super) fn crtc_frame(
+/// What ends a frame and begins the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum FrameBoundary {
+    VerticalBlank,
+    /// What is told to programs that flip buffers.
+    Flip,
+}
+
+/// The frames that displays show, by CRTC.
+#[derive(Debug, Default)]
+pub(super) struct CrtcFrames {
+    tracks: FxHashMap<(u64, FrameBoundary), TrackId>,
+}
+
+impl CrtcFrames {
+    pub(super) fn on(
         &mut self,
         engine: &mut Engine<'_>,
-        suffix: &str,
-        kind: &'static str,
-        reading: &DescribedRecord<'_>,
+        boundary: FrameBoundary,
+        record: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
-        let Some(crtc) = reading.number("crtc") else { return self.plain(engine, reading) };
-        let known = self.frames.get(&(crtc, kind)).copied();
+        let Some(crtc) = record.number("crtc") else { return record.emit_as_instant(engine) };
+        let (suffix, kind) = match boundary {
+            FrameBoundary::VerticalBlank => ("", "vblank"),
+            FrameBoundary::Flip => (" flips", "flip"),
+        };
+        let known = self.tracks.get(&(crtc, boundary)).copied();
         let track = known.unwrap_or_else(|| {
             let name = engine.tables.strings.intern(&format!("CRTC {crtc}{suffix}"));
             engine.track(
@@ -33,10 +48,17 @@ impl Gpu {
         if known.is_some() {
             engine.emit(&Event::SliceEnd(track))?;
         }
-        self.frames.insert((crtc, kind), track);
+        self.tracks.insert((crtc, boundary), track);
         let mut slice = Slice::named(engine.tables.strings.intern(kind));
         // Where a driver has no vertical blanks for its displays, flips are told with 0.
-        slice.number = reading.number("seq").filter(|number| *number > 0);
+        slice.number = record.number("seq").filter(|number| *number > 0);
         engine.emit(&Event::SliceBegin(track, slice))
+    }
+
+    /// The recording is over, and its last frames with it.
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        let mut tracks: Vec<_> = self.tracks.drain().map(|(_, track)| track).collect();
+        tracks.sort_unstable();
+        tracks.into_iter().try_for_each(|track| engine.emit(&Event::SliceEnd(track)))
     }
 }

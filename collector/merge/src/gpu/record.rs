@@ -1,13 +1,20 @@
 //! A tracepoint's record and its fields.
 
+use crate::engine::Engine;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use syscollect_model::{Field, StringId, Tables, Value};
+use syscollect_model::{
+    Event, Field, Scope, Slice, StringId, Tables, ThreadId, Track, TrackKind, TrackRole, Value,
+};
+use syscollect_playback::Stopped;
 use syscollect_records::TracepointRecord;
 use syscollect_store::{TracepointDefinition, TracepointField, TracepointFieldKind};
 
 /// Most fields of a tracepoint that is shown as it is.
 const MOST_FIELDS: usize = 16;
+
+/// Keeps rows of what tracepoints tell apart from those of other tracks of the same name.
+pub(super) const TRACEPOINTS: u64 = 1 << 59;
 
 /// A tracepoint of the recorded kernel.
 #[derive(Clone, Debug)]
@@ -145,6 +152,41 @@ impl<'a> DescribedRecord<'a> {
         let bytes = self.bytes.get(range.start..range.end.min(self.bytes.len()))?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         Some(String::from_utf8_lossy(&bytes[..end]))
+    }
+
+    /// Its numbers that it has of these, as fields with labels.
+    pub(super) fn labeled(
+        &self,
+        engine: &mut Engine<'_>,
+        labels: &[(&str, &str)],
+        value: fn(u64) -> Value,
+    ) -> Vec<Field> {
+        let known = labels.iter().filter_map(|(key, label)| Some((self.number(key)?, label)));
+        known
+            .map(|(number, label)| Field::named(engine.tables.strings.intern(label), value(number)))
+            .collect()
+    }
+
+    /// The thread that was current; interrupts have none of their own.
+    pub(super) fn thread(&self, engine: &mut Engine<'_>) -> Option<ThreadId> {
+        let TracepointRecord { interrupt, tid, tgid, .. } = self.head;
+        (interrupt == 0).then(|| engine.thread_of(tid, Some(tgid)))
+    }
+
+    /// Emits it with all its fields, beside the thread that did it: no rule knows more of it.
+    pub(super) fn emit_as_instant(&self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        let name = engine.tables.strings.intern(&self.tracepoint.system);
+        let thread = self.thread(engine).filter(|thread| *thread != Tables::IDLE_THREAD);
+        let track = engine.track(
+            Track {
+                scope: thread.map_or(Scope::Machine(engine.machine), Scope::Thread),
+                name,
+                kind: TrackKind::Slices(TrackRole::Named),
+            },
+            TRACEPOINTS,
+        );
+        let slice = Slice { fields: self.fields(), ..Slice::named(self.tracepoint.label) };
+        engine.emit(&Event::Instant(track, slice))
     }
 
     /// All that can be shown.

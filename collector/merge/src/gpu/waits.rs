@@ -1,13 +1,12 @@
 //! Threads that wait for fences, and who signals what they wait for.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
     Event, Fence, Field, FieldRole, Scope, Slice, SliceRole, SliceUpdate, ThreadId, Track, TrackId,
     TrackKind, TrackRole, Value,
 };
 
-use super::decoder::{Gpu, QUEUES};
-use super::record::DescribedRecord;
+use super::record::{DescribedRecord, TRACEPOINTS};
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -22,6 +21,20 @@ enum Signaler {
     Interrupt,
 }
 
+impl Signaler {
+    fn field(self, engine: &mut Engine<'_>) -> Field {
+        let text = match self {
+            Self::Thread(id) => {
+                let row = engine.tables.thread(id);
+                format!("{} ({})", engine.tables.strings.get(row.name), row.tid)
+            }
+            Self::Interrupt => "an interrupt".to_owned(),
+        };
+        let name = engine.tables.strings.intern("signaled by");
+        Field::new(FieldRole::FenceSignaler, name, Value::Text(text.into()))
+    }
+}
+
 /// A fence that threads wait for.
 #[derive(Debug, Default)]
 struct Awaited {
@@ -31,13 +44,13 @@ struct Awaited {
 
 /// The waits that are open.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+struct OpenWaits {
     /// By thread: its track, and the fences, the innermost wait last.
     threads: FxHashMap<ThreadId, (TrackId, Vec<Fence>)>,
     awaited: FxHashMap<Fence, Awaited>,
 }
 
-impl Waits {
+impl OpenWaits {
     /// Whether there was room.
     fn begin(&mut self, thread: ThreadId, track: TrackId, fence: Fence) -> bool {
         let (_, open) = self.threads.entry(thread).or_insert((track, Vec::new()));
@@ -63,7 +76,7 @@ impl Waits {
     }
 
     /// Whether the innermost wait of a thread is for this fence.
-    pub(super) fn is_for(&self, thread: ThreadId, fence: Fence) -> bool {
+    fn is_for(&self, thread: ThreadId, fence: Fence) -> bool {
         self.threads.get(&thread).is_some_and(|(_, open)| open.last() == Some(&fence))
     }
 
@@ -86,15 +99,24 @@ impl Waits {
     }
 }
 
-impl Gpu {
-    pub(super) fn wait_begins(
+/// Threads that wait for fences, as tracepoints tell of them.
+#[derive(Debug, Default)]
+pub(super) struct FenceWaits {
+    open: OpenWaits,
+    /// Threads in a wait for a request within the kernel's own wait for its fence.
+    within: FxHashSet<ThreadId>,
+}
+
+impl FenceWaits {
+    /// `queue` is where the fence's work is done.
+    pub(super) fn begin(
         &mut self,
         engine: &mut Engine<'_>,
+        record: &DescribedRecord<'_>,
         fence: Fence,
-        waited_for: &str,
-        reading: &DescribedRecord<'_>,
+        queue: &str,
     ) -> Result<(), Stopped> {
-        let Some(thread) = self.current(engine, reading) else { return Ok(()) };
+        let Some(thread) = record.thread(engine) else { return Ok(()) };
         let [track, name, category, context, sequence, timeline] =
             ["GPU waits", "waits for a fence", "fence wait", "context", "sequence", "timeline"]
                 .map(|text| engine.tables.strings.intern(text));
@@ -104,14 +126,14 @@ impl Gpu {
                 name: track,
                 kind: TrackKind::Slices(TrackRole::Named),
             },
-            QUEUES,
+            TRACEPOINTS,
         );
-        if !self.waits.begin(thread, track, fence) {
+        if !self.open.begin(thread, track, fence) {
             engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         }
         let fields = vec![
-            Field::new(FieldRole::FenceTimeline, timeline, Value::Text(waited_for.into())),
+            Field::new(FieldRole::FenceTimeline, timeline, Value::Text(queue.into())),
             Field::new(FieldRole::FenceContext, context, Value::Unsigned(fence.context)),
             Field::new(FieldRole::FenceSequence, sequence, Value::Unsigned(fence.sequence)),
         ];
@@ -120,55 +142,63 @@ impl Gpu {
         engine.emit(&Event::SliceBegin(track, slice))
     }
 
-    pub(super) fn wait_ends(
+    pub(super) fn end(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &DescribedRecord<'_>,
+        record: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
-        let Some(thread) = self.current(engine, reading) else { return Ok(()) };
-        let Some((track, signaler)) = self.waits.end(thread) else {
+        let Some(thread) = record.thread(engine) else { return Ok(()) };
+        let Some((track, signaler)) = self.open.end(thread) else {
             engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         };
         if let Some(signaler) = signaler {
-            let field = self.signaler(engine, signaler);
-            engine.emit(&Event::SliceUpdate(
-                track,
-                SliceUpdate { fields: vec![field], ..SliceUpdate::default() },
-            ))?;
+            let fields = vec![signaler.field(engine)];
+            let update = SliceUpdate { fields, ..SliceUpdate::default() };
+            engine.emit(&Event::SliceUpdate(track, update))?;
         }
         engine.emit(&Event::SliceEnd(track))
     }
 
-    /// A fence is signaled: whoever waits for it learns by whom.
-    pub(super) fn fence_signaled(
+    /// A driver tells of a wait within the kernel's own of the same fence, or alone.
+    pub(super) fn request_begins(
         &mut self,
         engine: &mut Engine<'_>,
+        record: &DescribedRecord<'_>,
         fence: Fence,
-        reading: &DescribedRecord<'_>,
-    ) {
-        let signaler = self.current(engine, reading).map_or(Signaler::Interrupt, Signaler::Thread);
-        self.waits.signaled(fence, signaler);
+        queue: &str,
+    ) -> Result<(), Stopped> {
+        let Some(thread) = record.thread(engine) else { return Ok(()) };
+        if self.open.is_for(thread, fence) {
+            self.within.insert(thread);
+            return Ok(());
+        }
+        self.begin(engine, record, fence, queue)
     }
 
-    fn signaler(&mut self, engine: &mut Engine<'_>, signaler: Signaler) -> Field {
-        let text = match signaler {
-            Signaler::Thread(id) => {
-                let row = engine.tables.thread(id);
-                format!("{} ({})", engine.tables.strings.get(row.name), row.tid)
-            }
-            Signaler::Interrupt => "an interrupt".to_owned(),
-        };
-        let name = engine.tables.strings.intern("signaled by");
-        Field::new(FieldRole::FenceSignaler, name, Value::Text(text.into()))
+    pub(super) fn request_ends(
+        &mut self,
+        engine: &mut Engine<'_>,
+        record: &DescribedRecord<'_>,
+    ) -> Result<(), Stopped> {
+        let is_within = record.thread(engine).is_some_and(|thread| self.within.remove(&thread));
+        if is_within { Ok(()) } else { self.end(engine, record) }
+    }
+
+    /// A fence is signaled: whoever waits for it learns by whom.
+    pub(super) fn signaled(
+        &mut self,
+        engine: &mut Engine<'_>,
+        record: &DescribedRecord<'_>,
+        fence: Fence,
+    ) {
+        let signaler = record.thread(engine).map_or(Signaler::Interrupt, Signaler::Thread);
+        self.open.signaled(fence, signaler);
     }
 
     /// The recording is over, and what waits still waits.
-    pub(super) fn close_waits(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
-        for track in self.waits.finish() {
-            engine.unfinished(track, 1)?;
-        }
-        Ok(())
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        self.open.finish().into_iter().try_for_each(|track| engine.unfinished(track, 1))
     }
 }
 
@@ -182,7 +212,7 @@ mod tests {
 
     #[test]
     fn all_who_wait_for_a_fence_learn_who_signaled_it_first() {
-        let mut waits = Waits::default();
+        let mut waits = OpenWaits::default();
         let [a, b, signaler] = [1, 2, 9].map(ThreadId);
         assert!(waits.begin(a, TRACK, FENCE) && waits.begin(b, TRACK, FENCE));
         waits.signaled(OTHER, Signaler::Interrupt);
@@ -195,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_fence_that_is_waited_for_again_was_not_signaled_yet() {
-        let mut waits = Waits::default();
+        let mut waits = OpenWaits::default();
         waits.begin(ThreadId(1), TRACK, FENCE);
         waits.signaled(FENCE, Signaler::Interrupt);
         waits.end(ThreadId(1));
@@ -205,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_only_begins_to_wait_takes_bounded_memory() {
-        let mut waits = Waits::default();
+        let mut waits = OpenWaits::default();
         let begun = (0..1000).filter(|_| waits.begin(ThreadId(1), TRACK, FENCE)).count();
         assert_eq!((begun, waits.finish().len()), (MOST_OPEN, MOST_OPEN));
     }
