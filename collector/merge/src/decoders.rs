@@ -10,7 +10,7 @@ use crate::record_cursor::RecordItem;
 use crate::samples;
 use crate::scheduling::{self, Scheduling};
 use crate::source::{LentBytes, SourceItem};
-use crate::zones::state::Zones;
+use crate::zones::decoder::Zones;
 use std::mem::take;
 use syscollect_model::{Event, LaneKind, ProcessId, StringId, ThreadId};
 use syscollect_playback::Stopped;
@@ -100,7 +100,7 @@ impl Decoders {
         engine: &mut Engine<'_>,
         thread: ThreadId,
     ) -> Result<(), Stopped> {
-        self.zones.close_thread(engine, thread)?;
+        self.zones.threads.close_thread(engine, thread)?;
         self.probes.slices.close_thread(engine, thread)
     }
 
@@ -110,7 +110,7 @@ impl Decoders {
         engine: &mut Engine<'_>,
         process: Option<ProcessId>,
     ) -> Result<(), Stopped> {
-        let mut threads = self.zones.threads_of(process);
+        let mut threads = self.zones.threads.of_process(process);
         threads.append(&mut self.probes.slices.threads_of(process));
         threads.into_iter().try_for_each(|thread| self.close_thread(engine, thread))?;
         self.zones.close_programs(engine, process)

@@ -40,8 +40,8 @@ pub(crate) struct CaptureState {
 /// Rows for what came with events. Kept, so that playing again finds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewRows {
-    /// Locks by process, client and number.
-    pub(crate) locks: FxHashMap<(ProcessId, u32, u32), LockId>,
+    /// Locks by their number in the program's log.
+    pub(crate) locks: FxHashMap<(ProgramId, u32), LockId>,
     pub(crate) locations: FxHashMap<Location, LocationId>,
     /// How many names became strings.
     names: usize,
@@ -60,16 +60,33 @@ impl NewRows {
     }
 }
 
+/// The client of programs that have no shared memory.
+pub(crate) const NO_CLIENT: u32 = u32::MAX;
+
+/// An instrumented program of a process. Each library of the process may be a client of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProgramId {
+    pub(crate) process: ProcessId,
+    /// The number that chunks carry.
+    pub(crate) client: u32,
+}
+
+impl ProgramId {
+    /// Whether it is one of the process; without one it is.
+    pub(crate) fn is_of(self, process: Option<ProcessId>) -> bool {
+        process.is_none_or(|process| process == self.process)
+    }
+}
+
 /// Who writes to a lane of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) lane: Lane,
-    pub(crate) client: u32,
+    pub(crate) program: ProgramId,
     pub(crate) tid: u32,
     pub(crate) owner: u32,
     pub(crate) thread: ThreadId,
-    pub(crate) process: ProcessId,
-    /// Its place in `Zones::threads`.
+    /// Its slot in `Zones::threads`.
     pub(crate) slot: usize,
 }
 

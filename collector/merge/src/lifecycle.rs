@@ -94,7 +94,7 @@ mod tests {
     use crate::probes::decoder::Probes;
     use crate::scheduling::Scheduling;
     use crate::testing::{SCHED, events_of};
-    use crate::zones::state::Zones;
+    use crate::zones::decoder::Zones;
     use syscollect_model::{
         Event, Lane, LaneKind, LossCause, ProcessId, Strings, Tables, ThreadId,
     };

@@ -160,7 +160,7 @@ impl<'a> Live<'a> {
             return Ok(Played::default());
         };
         learner.learn(Ticks(u64::MAX), &mut playing);
-        playing.decoders.zones.known.programs.end(&learner.clock, learner.last);
+        playing.decoders.zones.references.known.programs.end(&learner.clock, learner.last);
         let (mut played, mut losses) = playing.finish()?;
         if learner.summary.is_some() {
             losses.complete();
@@ -257,7 +257,7 @@ impl Learner {
                 self.stacks.entry(lane).or_default().push_back(chunk);
             }
             LaneKind::ZoneLog => {
-                let logs = &mut playing.decoders.zones.known.logs;
+                let logs = &mut playing.decoders.zones.references.known.logs;
                 let (read, bad) = logs.read(&chunk.data, &mut playing.engine.tables);
                 playing.engine.sink.tally.records += read;
                 playing.engine.source.losses.undecodable(lane, bad);
@@ -301,7 +301,7 @@ impl Learner {
                 table.keep_nesting(&decoders.probes.table);
                 decoders.probes.table = table;
             }
-            Definition::Clients(list) => decoders.zones.known.programs.add(&list),
+            Definition::Clients(list) => decoders.zones.references.known.programs.add(&list),
             Definition::Symbols(table) => engine.source.resolver.add_names(vec![table]),
             // They tell of stacks that may have been shown already.
             Definition::Unwound(list) => engine.source.resolver.stacks.unwound.add(list),
@@ -329,7 +329,7 @@ impl Learner {
 
     /// The recording goes on.
     fn extend_programs(&self, playing: &mut Playing<'_>) {
-        playing.decoders.zones.known.programs.extend(&self.clock, self.last);
+        playing.decoders.zones.references.known.programs.extend(&self.clock, self.last);
     }
 
     fn feed_tasks(&mut self, chunk: Chunk) {
@@ -406,7 +406,7 @@ impl Learner {
     /// Hands over what became known of tasks.
     fn apply_tasks(&mut self, playing: &mut Playing<'_>) {
         let TaskHistory { initial, lifecycle, .. } = std::mem::take(&mut self.tasks.history);
-        let lifetimes = &mut playing.decoders.zones.known.lifetimes;
+        let lifetimes = &mut playing.decoders.zones.references.known.lifetimes;
         for (tid, thread) in initial {
             lifetimes.begin(tid, thread, 0);
             playing.engine.threads.was_there(tid, thread);

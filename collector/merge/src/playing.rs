@@ -11,7 +11,7 @@ use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::source::{Source, SourceItem};
 use crate::sources::Sources;
-use crate::zones::state::Zones;
+use crate::zones::decoder::Zones;
 use std::mem::{replace, take};
 use std::sync::Arc;
 use syscollect_model::{Lane, Ticks, Time};
@@ -68,7 +68,7 @@ impl<'a> Playing<'a> {
         let EngineParts { tables, added, source, .. } = self.engine.into_parts();
         let CaptureState { resolver, new_rows, .. } = source;
         let Decoders { counters, zones, probes, tracepoints, .. } = self.decoders;
-        (known.tables, known.resolver, known.programs) = (tables, resolver, zones.known);
+        (known.tables, known.resolver, known.programs) = (tables, resolver, zones.references.known);
         known.earlier = RowsOfPlays { added, new_rows };
         known.numbered = NumberedSources {
             probes: probes.table,
@@ -191,7 +191,7 @@ impl<'a> Playing<'a> {
         self.engine.present.advance(ticks);
         let (lane, lent) = self.sources.lent(source);
         self.decoders.on(&mut self.engine, lane, taken, lent)?;
-        if !self.decoders.zones.known.prescan.markers.is_empty() {
+        if !self.decoders.zones.references.known.prescan.markers.is_empty() {
             self.place_markers();
         }
         Ok(())
@@ -210,17 +210,17 @@ impl<'a> Playing<'a> {
     /// Markers of later times that lanes have told of wait for these.
     #[cold]
     fn place_markers(&mut self) {
-        self.sources.add_markers(take(&mut self.decoders.zones.known.prescan.markers));
+        self.sources.add_markers(take(&mut self.decoders.zones.references.known.prescan.markers));
     }
 
     /// Goes on with what a lane was fed; `false` where there is nothing.
     fn resume(&mut self, lane: usize) -> bool {
-        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
+        let (programs, map) = (&self.decoders.zones.references.known, self.engine.present.map());
         self.sources.resume(lane, programs.of_lanes(map))
     }
 
     fn decode(&mut self, lane: usize, change: impl FnOnce(&mut ChunkQueue)) {
-        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
+        let (programs, map) = (&self.decoders.zones.references.known, self.engine.present.map());
         self.sources.feed(lane, programs.of_lanes(map), change);
     }
 

@@ -108,15 +108,16 @@ impl Gpu {
             jobs.failures.is_nobodys(key);
             return Ok(());
         }
-        let is_open = jobs.open.detail(key).is_some();
-        if event.is_detached() && !is_open {
+        if event.is_detached() && jobs.open.detail(key).is_none() {
             return Ok(());
         }
         match event.step {
             FenceStep::Init => event.stage(engine, jobs, Stage::Submitted),
             FenceStep::Emit => event.stage(engine, jobs, Stage::Queued),
             FenceStep::Signaled => event.end(engine, jobs, key, GpuJobEnd::Finished),
-            FenceStep::Destroyed if is_open => event.end(engine, jobs, key, GpuJobEnd::Failed),
+            FenceStep::Destroyed if jobs.open.detail(key).is_some() => {
+                event.end(engine, jobs, key, GpuJobEnd::Failed)
+            }
             _ => Ok(()),
         }
     }

@@ -1,12 +1,13 @@
 //! Hits of probes in programs that know nothing of it: points, zones, functions.
 
-use crate::engine::{CaptureEngine, Engine};
+use crate::engine::{CaptureEngine, Engine, NO_CLIENT, ProgramId};
 use crate::open::MAX_DEPTH;
 use crate::probes::calls::Calls;
+use crate::probes::client_hits;
 use crate::probes::hit::{ArgumentValue, Hit};
 use crate::probes::nesting::NestingObserver;
 use crate::probes::table::{Probe, ProbeTable};
-use crate::zones::state::{NO_CLIENT, Zones};
+use crate::zones::decoder::Zones;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use syscollect_model::{
@@ -116,7 +117,10 @@ impl Probes {
                 slices.exit(engine, at, hit.record.stack_pointer.wrapping_sub(8))
             }
             ProbeRole::FunctionExit => slices.exit(engine, at, hit.record.stack_pointer),
-            _ => zones.on_hit(engine, lane, thread, probe.role, &hit),
+            _ => {
+                let event = client_hits::decode(engine, probe.role, &hit);
+                zones.on_client_event(engine, lane, thread, event)
+            }
         }
     }
 
@@ -227,7 +231,8 @@ impl ProbeSlices {
         engine.unfinished(track, left)?;
         if let Some(set) = frames {
             let process = engine.tables.thread(thread).process;
-            zones.frame(engine, process, NO_CLIENT, Some(set), FramePhase::Mark)?;
+            let program = ProgramId { process, client: NO_CLIENT };
+            zones.frames.frame(engine, program, Some(set), FramePhase::Mark)?;
         }
         engine.occurred(EventType::Zone);
         let slice = self.slice(engine, at);

@@ -5,7 +5,7 @@ use crate::probes::decoder::Probes;
 use crate::probes::table::ProbeTable;
 use crate::testing::{PROBE, events_of};
 use crate::zones::InstrumentedPrograms;
-use crate::zones::state::Zones;
+use crate::zones::decoder::Zones;
 use syscollect_model::{Event, LossCause, SliceUpdate, Tables};
 use syscollect_records::ProbeRecord;
 use syscollect_store::{ProbeDefinition, ProbeRole};

@@ -1,9 +1,13 @@
 //! Zones that belong to a task: they overlap, and may end on another thread.
 
-use crate::engine::{Engine, Writer};
-use crate::zones::attributes::{About, EventAttributes};
-use crate::zones::state::{AsyncZone, Zones};
-use syscollect_model::{Event, Field, Scope, Slice, StringId, Track, TrackKind, TrackRole, Value};
+use crate::engine::{Engine, ProgramId, Writer};
+use crate::zones::attributes::EventAttributes;
+use crate::zones::references::ZoneReferences;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
+use syscollect_model::{
+    Event, Field, ProcessId, Scope, StringId, Track, TrackId, TrackKind, TrackRole, Value,
+};
 use syscollect_playback::{EventType, Stopped};
 
 /// Async zones of a program that may be open at one time: more would let
@@ -39,125 +43,195 @@ struct NewAsyncZone {
     number: u64,
     /// Its task, if it has a name.
     task: Option<StringId>,
+    /// How many nanoseconds ago it began, if it is restated.
+    began_before: Option<u64>,
 }
 
-impl Zones {
-    pub(crate) fn async_begin(
+/// An async zone that is open: the track of its row.
+#[derive(Clone, Copy, Debug)]
+struct OpenAsyncZone {
+    track: TrackId,
+    name: StringId,
+    row: u32,
+    /// It was open when the recorder came, and its beginning was not seen.
+    restated: bool,
+}
+
+/// The rows of a track whose slices overlap.
+#[derive(Debug, Default)]
+struct Rows {
+    free: BTreeSet<u32>,
+    used: u32,
+}
+
+impl Rows {
+    /// The lowest row that is free.
+    fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+
+    /// The row is free again.
+    fn give_back(&mut self, row: u32) {
+        self.free.insert(row);
+    }
+}
+
+/// Names of tasks, of which only so many are remembered: a program may have a
+/// task for each of its requests.
+#[derive(Debug, Default)]
+struct TaskNames {
+    names: FxHashMap<u64, StringId>,
+    order: VecDeque<u64>,
+}
+
+impl TaskNames {
+    const MOST: usize = 1 << 16;
+
+    fn get(&self, task: u64) -> Option<StringId> {
+        self.names.get(&task).copied()
+    }
+
+    fn insert(&mut self, task: u64, name: StringId) {
+        if self.names.insert(task, name).is_none() {
+            self.order.push_back(task);
+        }
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+    }
+}
+
+/// The async zones of one program.
+#[derive(Debug, Default)]
+struct ProgramAsyncZones {
+    open: FxHashMap<u64, OpenAsyncZone>,
+    rows: FxHashMap<StringId, Rows>,
+    tasks: TaskNames,
+}
+
+impl ProgramAsyncZones {
+    /// Begins a zone on the track of its task, or on one of its own name. Returns whether it could
+    /// be begun.
+    fn begin(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
+        references: &mut ZoneReferences,
+        zone: NewAsyncZone,
+        attributes: EventAttributes,
+    ) -> Result<bool, Stopped> {
+        let NewAsyncZone { location, number, task, began_before } = zone;
+        let ProgramId { process, client } = writer.program;
+        let has_room = self.open.len() < MOST_ASYNC && !self.open.contains_key(&number);
+        let place = references.known.logs.get(client).location(location).filter(|_| has_room);
+        let Some(place) = place else {
+            engine.source.losses.undecodable(writer.lane, 1);
+            return Ok(false);
+        };
+        let name = task.unwrap_or(place.name);
+        let row = self.rows.entry(name).or_default().take();
+        let (scope, kind) = (Scope::Process(process), TrackKind::Slices(TrackRole::Named));
+        // Two clients of one process must not share a row.
+        let key = u64::from(client) << 32 | u64::from(row);
+        let track = engine.track(Track { scope, name, kind }, key);
+        let restated = began_before.is_some();
+        self.open.insert(number, OpenAsyncZone { track, name, row, restated });
+        let mut slice = place.slice();
+        references.describe(engine, client, &mut slice, attributes);
+        if let Some(nanoseconds) = began_before {
+            let value = Value::Duration(nanoseconds);
+            slice.fields.push(Field::named(references.names.began_before, value));
+        }
+        engine.emit(&Event::SliceBegin(track, slice))?;
+        Ok(true)
+    }
+}
+
+/// The async zones of all programs.
+#[derive(Debug, Default)]
+pub(crate) struct AsyncZones {
+    programs: FxHashMap<ProgramId, ProgramAsyncZones>,
+}
+
+impl AsyncZones {
+    /// A program gives tasks names.
+    pub(crate) fn name_tasks(&mut self, program: ProgramId, names: &[(u64, StringId)]) {
+        if !names.is_empty() {
+            let tasks = &mut self.programs.entry(program).or_default().tasks;
+            names.iter().for_each(|(task, name)| tasks.insert(*task, *name));
+        }
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        references: &mut ZoneReferences,
         AsyncStart { location, zone: number, task }: AsyncStart,
-        attribute_words: &[u64],
+        attributes: EventAttributes,
     ) -> Result<(), Stopped> {
-        let attributes =
-            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-        let program = self.program(writer.process, writer.client);
-        let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
-        if let Some(zone) = restated {
+        let program = self.programs.entry(writer.program).or_default();
+        if let Some(zone) = program.open.get_mut(&number).filter(|zone| zone.restated) {
             // Another thread was quicker to restate it than this one to begin it.
             zone.restated = false;
-            let track = zone.track;
             engine.occurred(EventType::AsyncZone);
-            return self.emit_update(engine, track, attributes.own);
+            return attributes.own.emit(engine, references.names, zone.track);
         }
         let task = program.tasks.get(task).filter(|_| task != 0);
-        if self.begin_async(
-            engine,
-            writer,
-            NewAsyncZone { location, number, task },
-            attributes,
-            None,
-        )? {
+        let zone = NewAsyncZone { location, number, task, began_before: None };
+        if program.begin(engine, writer, references, zone, attributes)? {
             engine.occurred(EventType::AsyncZone);
         }
         Ok(())
     }
 
     /// A zone that is restated: if it is not known, it begins here.
-    pub(crate) fn async_open(
+    pub(crate) fn restate(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
+        references: &mut ZoneReferences,
         RestatedAsyncZone { location, zone: number, began }: RestatedAsyncZone,
-        attribute_words: &[u64],
+        attributes: EventAttributes,
     ) -> Result<(), Stopped> {
-        let attributes =
-            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-        if self.program(writer.process, writer.client).async_zones.contains_key(&number) {
+        let program = self.programs.entry(writer.program).or_default();
+        if program.open.contains_key(&number) {
             return Ok(());
         }
         let task = attributes.tasks.first().map(|(_, name)| *name);
-        let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
-        let before = ticks.map_or(0, |ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
-        self.begin_async(
-            engine,
-            writer,
-            NewAsyncZone { location, number, task },
-            attributes,
-            Some(before),
-        )
-        .map(|_| ())
+        let before = references.nanoseconds_since(engine, writer.program.client, began);
+        let began_before = Some(before.unwrap_or(0));
+        let zone = NewAsyncZone { location, number, task, began_before };
+        program.begin(engine, writer, references, zone, attributes).map(|_| ())
     }
 
-    /// Begins a zone on the track of its task, or on one of its own name; of
-    /// one that is restated, `before` says how long ago it began. Returns
-    /// whether it could be begun.
-    fn begin_async(
+    pub(crate) fn end(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        NewAsyncZone { location, number, task }: NewAsyncZone,
-        attributes: EventAttributes,
-        before: Option<u64>,
-    ) -> Result<bool, Stopped> {
-        let place = self.known.logs.get(writer.client).location(location);
-        let program = self.program(writer.process, writer.client);
-        let room =
-            program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
-        let Some(place) = place.filter(|_| room) else {
-            engine.source.losses.undecodable(writer.lane, 1);
-            return Ok(false);
-        };
-        let name = task.unwrap_or(place.name);
-        let row = program.rows.entry(name).or_default().take();
-        // Two clients of one process must not share a row.
-        let key = u64::from(writer.client) << 32 | u64::from(row);
-        let track = engine.track(
-            Track {
-                scope: Scope::Process(writer.process),
-                name,
-                kind: TrackKind::Slices(TrackRole::Named),
-            },
-            key,
-        );
-        let zone = AsyncZone { track, name, row, restated: before.is_some() };
-        self.program(writer.process, writer.client).async_zones.insert(number, zone);
-        let mut slice =
-            Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
-        slice.stack =
-            self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
-        self.apply(engine, &mut slice, attributes.own);
-        if let Some(nanoseconds) = before {
-            let (name, value) = (self.words.began_before, Value::Duration(nanoseconds));
-            slice.fields.push(Field::named(name, value));
-        }
-        engine.emit(&Event::SliceBegin(track, slice))?;
-        Ok(true)
-    }
-
-    pub(crate) fn async_end(
-        &mut self,
-        engine: &mut Engine<'_>,
-        writer: Writer,
+        references: &ZoneReferences,
         number: u64,
-        attribute_words: &[u64],
+        attributes: EventAttributes,
     ) -> Result<(), Stopped> {
-        let attributes =
-            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-        let program = self.program(writer.process, writer.client);
-        let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
+        let program = self.programs.entry(writer.program).or_default();
+        let Some(zone) = program.open.remove(&number) else { return Ok(()) };
         program.rows.entry(zone.name).or_default().give_back(zone.row);
-        self.emit_update(engine, zone.track, attributes.own)?;
+        attributes.own.emit(engine, references.names, zone.track)?;
         engine.emit(&Event::SliceEnd(zone.track))
+    }
+
+    /// The process is over, without one all are: the tracks of zones that were open.
+    pub(crate) fn close(&mut self, process: Option<ProcessId>) -> Vec<TrackId> {
+        let mut tracks = Vec::new();
+        for (_, zones) in self.programs.iter_mut().filter(|(program, _)| program.is_of(process)) {
+            tracks.extend(zones.open.drain().map(|(_, zone)| zone.track));
+            zones.rows.clear();
+        }
+        tracks
     }
 }

@@ -1,10 +1,13 @@
 //! What the items without a stamp say, and of what.
 
+use crate::engine::{CaptureEngine, Engine};
 use crate::zones::log::Log;
 use crate::zones::parts::{ItemPart, Parts};
 use syscollect_model::{
-    Field, FieldFormat, FieldRole, Fields, SchemaField, SchemaId, StringId, Tables, Value,
+    Event, Field, FieldFormat, FieldRole, Fields, SchemaField, SchemaId, Slice, SliceUpdate,
+    StringId, Tables, TrackId, Value,
 };
+use syscollect_playback::Stopped;
 use syscollect_zone_protocol::{self as protocol, TextRole, ZONE_VALUE};
 
 /// Bytes of the longest text that is made of several.
@@ -40,6 +43,42 @@ pub(crate) struct Attributes {
 impl Attributes {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// As a change of a slice.
+    fn into_update(self, engine: &mut Engine<'_>, names: FieldNames) -> SliceUpdate {
+        let new_name = self.new_name.and_then(|name| engine.new_name(&name));
+        let mut fields = self.fields;
+        if let Some(text) = self.text {
+            let value = Value::Text(text.into());
+            fields.insert(0, Field::new(FieldRole::Text, names.text, value));
+        }
+        let name = new_name.map(|name| (name, None)).or(self.name);
+        SliceUpdate { name, color: self.color, fields, unfinished: false }
+    }
+
+    /// Applies them to a slice that was not emitted yet.
+    pub(crate) fn apply_to(self, engine: &mut Engine<'_>, names: FieldNames, slice: &mut Slice) {
+        let update = self.into_update(engine, names);
+        if let Some((name, number)) = update.name {
+            (slice.name, slice.number) = (name, number);
+        }
+        slice.color = update.color.or(slice.color);
+        slice.fields = update.fields;
+    }
+
+    /// Emits them as a change of the innermost slice of a track, if anything is said.
+    pub(crate) fn emit(
+        self,
+        engine: &mut Engine<'_>,
+        names: FieldNames,
+        track: TrackId,
+    ) -> Result<(), Stopped> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let update = self.into_update(engine, names);
+        engine.emit(&Event::SliceUpdate(track, update))
     }
 
     fn add_text(&mut self, next: &str) {
@@ -81,7 +120,10 @@ pub(crate) struct EventAttributes {
 /// Names of fields that have a role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldNames {
+    pub(crate) text: StringId,
     pub(crate) value: StringId,
+    /// How long ago something began that is restated.
+    pub(crate) began_before: StringId,
 }
 
 impl EventAttributes {
@@ -116,7 +158,7 @@ impl EventAttributes {
                     .string(string)
                     .is_some_and(|string| self.tag(about, role, string, number, tables)),
                 ItemPart::Value { field, value } => {
-                    self.value(about, (field, value), log, names, tables)
+                    self.value(about, field, value, log, names, tables)
                 }
                 ItemPart::Color(color) => {
                     self.of(about).color = Some(color);
@@ -226,7 +268,8 @@ impl EventAttributes {
     fn value(
         &mut self,
         about: About,
-        (field, value): (u32, protocol::Value),
+        field: u32,
+        value: protocol::Value,
         log: &Log,
         names: FieldNames,
         tables: &Tables,

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Strings, Tables,
-    Unit,
+    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, Slice, StringId, Strings,
+    Tables, Unit,
 };
 use syscollect_records::ZoneLogChunk;
 use syscollect_zone_protocol as protocol;
@@ -17,6 +17,14 @@ pub(crate) struct SourceLocation {
     /// `None` where the program says neither function nor file nor line.
     pub(crate) location: Option<LocationId>,
     pub(crate) color: Option<u32>,
+}
+
+impl SourceLocation {
+    /// A slice that begins there.
+    #[inline]
+    pub(crate) fn slice(self) -> Slice {
+        Slice { location: self.location, color: self.color, ..Slice::named(self.name) }
+    }
 }
 
 /// An entry that items refer to by its number.

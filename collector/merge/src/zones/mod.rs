@@ -2,27 +2,37 @@
 //!
 //! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lifetimes`]:
 //! when their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
-//! items. [`parts`]: what is said behind a stamped item. [`prescan`]: the pass before playing that
-//! finds what must be known earlier than its place in the lane. `crate::open`: the zones that are
-//! open. [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`]
-//! and [`markers`] turn items into events; those of programs without shared memory come as hits
-//! (`crate::probes`).
+//! items. [`parts`]: what is said behind a stamped item, and [`attributes`]: of what. [`prescan`]:
+//! the pass before playing that finds what must be known earlier than its place in the lane.
+//!
+//! [`decoder`] says whose an item is, and applies what is said behind it. What is open is of
+//! [`threads`], [`async_zones`] and [`frames`], each with its own; of [`markers`], which a thread
+//! keeps, the first halves. [`plots`], [`messages`], [`locks`], [`heap`] and [`crashes`] are over
+//! when they are told. All of them look up in [`references`]. Programs without shared memory come as
+//! hits (`crate::probes`), each a [`client_event`].
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is
 //! counted as undecodable, of its own lane; every slice that begins ends.
 
 pub(crate) mod async_zones;
 pub(crate) mod attributes;
+pub(crate) mod client_event;
+pub(crate) mod crashes;
 pub(crate) mod cursor;
+pub(crate) mod decoder;
+pub(crate) mod frames;
+pub(crate) mod heap;
 pub(crate) mod lifetimes;
+pub(crate) mod locks;
 pub(crate) mod log;
 pub(crate) mod markers;
+pub(crate) mod messages;
 pub(crate) mod parts;
+pub(crate) mod plots;
 pub(crate) mod prescan;
-pub(crate) mod processes;
 pub(crate) mod programs;
+pub(crate) mod references;
 pub(crate) mod stacks;
-pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod threads;

@@ -11,7 +11,7 @@ use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{ItemPart, Parts};
 use crate::zones::programs::Programs;
-use crate::zones::stacks::{ProgramStacks, return_addresses};
+use crate::zones::stacks::{ProgramStacks, crash_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_model::{ClockMap, Lane, Tables, ThreadId, Ticks};
@@ -94,7 +94,7 @@ impl Prescanner<'_> {
                 }
                 ZoneRecord::Group(_) => {
                     let words = lane_of_file.cursor.group();
-                    self.marker(lane, ticks, (&owner, life), words, prescan);
+                    self.marker(lane, ticks, &owner, life, words, prescan);
                     self.group(lane, ticks, &owner, words, prescan);
                 }
             }
@@ -123,7 +123,8 @@ impl Prescanner<'_> {
         &self,
         lane: Lane,
         stamped: u64,
-        (owner, life): (&ZoneChunk, Lifetime),
+        owner: &ZoneChunk,
+        life: Lifetime,
         words: &[u64],
         prescan: &mut Prescan,
     ) {
@@ -175,9 +176,12 @@ impl Prescanner<'_> {
         stack: Vec<u64>,
         prescan: &mut Prescan,
     ) {
-        let addresses = return_addresses(crash_instruction(words), stack);
+        let addresses = match crash_instruction(words) {
+            Some(instruction) => crash_addresses(instruction, stack),
+            None => stack,
+        };
         if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
-            prescan.stacks.known_or_new(self.code, (pid, Ticks(ticks)), &addresses);
+            prescan.stacks.known_or_new(self.code, pid, Ticks(ticks), &addresses);
         }
     }
 }

@@ -26,28 +26,29 @@ pub(crate) struct ProgramStacks {
     count: u32,
 }
 
-/// The return addresses of a stack. Of a crash the instruction itself comes
-/// first, as if it were the call before it.
-pub(crate) fn return_addresses(crash: Option<u64>, mut stack: Vec<u64>) -> Vec<u64> {
-    if let Some(instruction) = crash.filter(|instruction| *instruction != 0) {
-        if stack.first() == Some(&instruction) {
-            stack.remove(0);
+/// The return addresses of a crash's stack: the instruction itself comes first, as if it were the
+/// call before it.
+pub(crate) fn crash_addresses(instruction: u64, mut callers: Vec<u64>) -> Vec<u64> {
+    if instruction != 0 {
+        if callers.first() == Some(&instruction) {
+            callers.remove(0);
         }
-        stack.insert(0, instruction.saturating_add(1));
+        callers.insert(0, instruction.saturating_add(1));
     }
-    stack.truncate(MAX_FRAMES);
-    stack
+    callers
 }
 
 impl ProgramStacks {
     /// The stack of the process at that time with these addresses; `None` if it is new and the
-    /// process has had its share of stacks.
+    /// process has had its share of stacks. What is too long is cut.
     pub(crate) fn known_or_new(
         &mut self,
         code: &mut Stacks,
-        (pid, at): (u32, Ticks),
+        pid: u32,
+        at: Ticks,
         addresses: &[u64],
     ) -> Option<KnownStack> {
+        let addresses = &addresses[..addresses.len().min(MAX_FRAMES)];
         let stacks = self.known.entry((pid, code.locator.epoch(pid, at))).or_default();
         if let Some(known) = stacks.get(addresses) {
             return Some(*known);

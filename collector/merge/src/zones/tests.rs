@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::testing::{ZONE, events_of};
 use crate::zones::InstrumentedPrograms;
 use crate::zones::cursor::ZoneRecord;
-use crate::zones::state::Zones;
+use crate::zones::decoder::Zones;
 use syscollect_model::{Event, LossCause, Scope, SliceUpdate, Tables, TrackId};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_zone_protocol::log::{EntryWords, Location};
@@ -150,7 +150,7 @@ fn a_thread_that_ends_closes_its_own_zones_only() {
             engine.source.lanes[ZONE].writer = None;
         }
         let thread = engine.thread(7);
-        zones.close_thread(engine, thread).unwrap();
+        zones.threads.close_thread(engine, thread).unwrap();
     });
     assert_eq!(shapes(&events), "bbue");
     let [first, _] = tracks(&events)[..] else { panic!("{events:?}") };
