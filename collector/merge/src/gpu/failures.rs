@@ -209,7 +209,8 @@ mod tests {
                         (reported, shown) = (reported + 1, shown + u64::from(step == 0));
                     }
                     2 => {
-                        shown += u64::from(failures.of_end(key(JobFamily::Fence, 5, sequence)).is_some());
+                        let job = key(JobFamily::Fence, 5, sequence);
+                        shown += u64::from(failures.of_end(job).is_some());
                     }
                     _ => drop(failures.is_followed_by(&record)),
                 }

@@ -389,7 +389,7 @@ impl Zones {
         }
     }
 
-    /// What is said behind an item. What that says of other things than the item is applied at once.
+    /// Attributes behind an item. Those of other things than the item are applied at once.
     fn decode_attributes(
         &mut self,
         engine: &mut Engine<'_>,
