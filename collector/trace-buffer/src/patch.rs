@@ -69,16 +69,13 @@ impl TraceBuffer {
         let position = state.position(id, |offset| block.header(offset).id);
         let offset = state.chunks[position.map_err(|_| missing)?];
         let mut header = block.header(offset);
-        let content = last_content(block.payload(offset, header));
-        let (begin, end) = match content {
-            Some(begin) if usize::from(header.read) < begin => (begin, header.payload.into()),
-            // There is no fragment that could be patched.
-            _ => (0, 0),
-        };
+        let payload = block.payload(offset, header);
+        // None if there is no fragment, or it was read.
+        let begin = last_content(payload).filter(|&begin| usize::from(header.read) < begin);
         for patch in patches {
             let at = patch.offset as usize;
-            let is_within = at >= begin && at.saturating_add(patch.bytes.len()) <= end;
-            if !is_within {
+            let is_before_end = at.saturating_add(patch.bytes.len()) <= payload.len();
+            if !(is_before_end && begin.is_some_and(|begin| at >= begin)) {
                 let len = patch.bytes.len();
                 return Err(PatchError::OutOfBounds { offset: patch.offset, len });
             }
