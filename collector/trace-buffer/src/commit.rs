@@ -314,6 +314,8 @@ impl TraceBuffer {
         };
         self.statistics.chunks_overwritten += u64::from(header.read < header.payload);
         self.sequences.get_mut(slot).is_stalled = false;
+        // What is written here next needs these lines, too.
+        self.block.approach(offset, header);
         let is_first = self.sequences.get(slot).chunks.front() == Some(&offset);
         if !F::IS_WANTED && is_first && header.is_plain() {
             // What follows finds the same, at the price of waiting for each fragment's memory.
@@ -321,9 +323,6 @@ impl TraceBuffer {
             self.lose_packets(slot, header.extent.packets.into());
             self.pass(slot, offset, header);
             return;
-        }
-        if F::IS_WANTED {
-            self.block.approach(offset, header);
         }
         let sequence = header.sequence;
         while let Some(taken) = self.take(slot, offset, Pace::Force) {

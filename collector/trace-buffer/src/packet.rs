@@ -7,9 +7,7 @@ use crate::fragment::first_fragment;
 use crate::loss::Losses;
 use crate::sequences::Slot;
 use crate::take::Taken;
-use std::collections::vec_deque;
 use std::collections::VecDeque;
-use std::iter::{Skip, Take};
 
 /// A whole packet. Its bytes still lie in the buffer, in one fragment or more.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +23,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    #[inline]
     pub(crate) fn new(
         buffer: &'a TraceBuffer,
         slot: Slot,
@@ -38,20 +37,25 @@ impl<'a> Packet<'a> {
 
     /// Bytes of all fragments together; at least 1.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.taken.bytes
     }
 
     /// The content, which is that of the fragments one after the other. None is empty.
+    #[inline]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
             first: Some(self.block.bytes(self.taken.at, self.taken.len)),
-            chunks: self.chunks.iter().skip(1).take(self.taken.chunks),
+            chunks: self.chunks,
+            next: 1,
+            end: 1 + self.taken.chunks,
             block: self.block,
         }
     }
 
     /// The content at once, if it is one fragment.
+    #[inline]
     pub fn as_slice(&self) -> Option<&'a [u8]> {
         (self.taken.chunks == 0).then(|| self.block.bytes(self.taken.at, self.taken.len))
     }
@@ -77,21 +81,37 @@ impl<'a> Packet<'a> {
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
     first: Option<&'a [u8]>,
-    chunks: Take<Skip<vec_deque::Iter<'a, u32>>>,
+    chunks: &'a VecDeque<u32>,
+    /// The chunks whose first fragments come, of `chunks`.
+    next: usize,
+    end: usize,
     block: &'a Block,
 }
 
 impl<'a> Iterator for Fragments<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(first);
         }
-        self.chunks.by_ref().find_map(|&offset| {
+        if self.next == self.end { None } else { self.next_of_chunks() }
+    }
+}
+
+impl<'a> Fragments<'a> {
+    fn next_of_chunks(&mut self) -> Option<&'a [u8]> {
+        while self.next < self.end {
+            let offset = *self.chunks.get(self.next)?;
+            self.next += 1;
             let payload = self.block.payload(offset, self.block.header(offset));
-            let fragment = first_fragment(payload).ok().filter(|fragment| fragment.len > 0)?;
-            Some(&payload[fragment.prefix..fragment.bytes()])
-        })
+            if let Ok(fragment) = first_fragment(payload)
+                && fragment.len > 0
+            {
+                return Some(&payload[fragment.prefix..fragment.bytes()]);
+            }
+        }
+        None
     }
 }

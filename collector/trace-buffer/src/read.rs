@@ -61,6 +61,7 @@ impl TraceBuffer {
 impl Batch<'_> {
     /// The next packet; `None` if nothing more can be read now, or the limit is reached
     /// ([`Self::is_limited`]).
+    #[inline]
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         if self.is_limited() {
             return None;
@@ -83,6 +84,7 @@ impl Batch<'_> {
         self.limit.packets == 0 || self.limit.bytes == 0
     }
 
+    #[inline]
     fn advance(&mut self) -> Option<(Slot, Taken)> {
         loop {
             if let Some((slot, target)) = self.target {
