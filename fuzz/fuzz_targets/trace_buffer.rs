@@ -5,8 +5,11 @@
 #![no_main]
 
 #[path = "../../collector/trace-buffer/tests/model/mod.rs"]
+#[allow(dead_code, reason = "the tests ask for more of it")]
 mod model;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| model::script::run(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    model::script::run(bytes);
+});

@@ -212,14 +212,8 @@ fn main() {
     ];
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
-        let works = [
-            memcpy.run(),
-            single.run(),
-            several.run(),
-            folding.run(),
-            whole.run(),
-            mixed.run(),
-        ];
+        let works =
+            [memcpy.run(), single.run(), several.run(), folding.run(), whole.run(), mixed.run()];
         // The first is for memory that nobody has touched yet.
         if round > 0 {
             rounds.push(works);
@@ -232,9 +226,8 @@ fn main() {
         };
         let counted = of(|work, _| work.gigabytes(work.counted));
         let moved = of(|work, _| work.gigabytes(work.moved));
-        let ratio = of(|work, memcpy| {
-            work.gigabytes(work.counted) / memcpy.gigabytes(memcpy.counted)
-        });
+        let ratio =
+            of(|work, memcpy| work.gigabytes(work.counted) / memcpy.gigabytes(memcpy.counted));
         println!("{name:32} {counted:8.2} {moved:8.2} {ratio:8.2}");
     }
     for (name, distance) in [("last", Some(0)), ("tenth before", Some(10)), ("no", None)] {

@@ -184,11 +184,7 @@ impl TraceBuffer {
         if !header.has(StoredFlags::INCOMPLETE) {
             let is_known = survey.payload == header.payload
                 || (survey.payload < header.payload && !chunk.is_complete);
-            return if is_known {
-                Commit::Known
-            } else {
-                Commit::Refused(Refusal::Contradiction)
-            };
+            return if is_known { Commit::Known } else { Commit::Refused(Refusal::Contradiction) };
         }
         let had = usize::from(header.payload);
         let has = usize::from(survey.payload);
@@ -249,11 +245,8 @@ impl TraceBuffer {
             self.block.set_extent(offset, Extent::padding(bytes));
             return Err(Refusal::Late);
         }
-        let extent = Extent {
-            words: (bytes / WORD) as u16,
-            flags: survey.flags,
-            packets: survey.packets,
-        };
+        let extent =
+            Extent { words: (bytes / WORD) as u16, flags: survey.flags, packets: survey.packets };
         let header = ChunkHeader {
             extent,
             sequence: chunk.sequence,

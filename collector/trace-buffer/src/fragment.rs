@@ -1,8 +1,8 @@
 //! Fragments in a chunk's payload: a size and that many bytes each. Nothing here is trusted.
 
+use crate::MAX_PAYLOAD;
 use crate::chunk::Chunk;
 use crate::header::{MANY_PACKETS, StoredFlags};
-use crate::MAX_PAYLOAD;
 
 /// The size that a writer gives a fragment which it cannot finish, because it has no room to go on
 /// (as Perfetto's writers do).

@@ -46,7 +46,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
-            first: Some(self.block.bytes(self.taken.at, self.taken.len)),
+            first: Some(self.block.bytes(self.taken.at, self.taken.first)),
             chunks: self.chunks,
             next: 1,
             end: 1 + self.taken.chunks,
@@ -57,7 +57,7 @@ impl<'a> Packet<'a> {
     /// The content at once, if it is one fragment.
     #[inline]
     pub fn as_slice(&self) -> Option<&'a [u8]> {
-        (self.taken.chunks == 0).then(|| self.block.bytes(self.taken.at, self.taken.len))
+        (self.taken.chunks == 0).then(|| self.block.bytes(self.taken.at, self.taken.first))
     }
 
     /// Appends the content to `out`.

@@ -190,12 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sequence_takes_what_the_documentation_says() {
+        // Beside it up to 16 offsets, and a key and a slot in a table that is half empty at worst.
+        assert!(size_of::<SlotState>() + 16 * 4 + 2 * 9 <= 250, "{}", size_of::<SlotState>());
+    }
+
+    #[test]
     fn there_is_a_most() {
         let mut sequences = Sequences::new(0);
         let held = (0..=u16::MAX).flat_map(|writer| (1..=2).map(move |p| (p, writer)));
-        let held = held.filter_map(|(producer, writer)| {
-            sequences.hold(SequenceId::new(producer, writer))
-        });
+        let held =
+            held.filter_map(|(producer, writer)| sequences.hold(SequenceId::new(producer, writer)));
         assert_eq!(held.count(), LEAST_MOST);
     }
 }

@@ -19,9 +19,10 @@ pub(crate) enum Pace {
 /// A packet that was taken, and still lies in the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// Its content, or that of its first fragment, begins here.
+    /// Where its first fragment's content begins.
     pub(crate) at: usize,
-    pub(crate) len: usize,
+    /// Bytes of that.
+    pub(crate) first: usize,
     /// How many chunks behind the first of the sequence have a first fragment that belongs to it.
     pub(crate) chunks: usize,
     /// Bytes of all its fragments.
@@ -72,11 +73,8 @@ impl TraceBuffer {
                 continue;
             }
             let is_last = fragment.bytes() == unread.len();
-            let at = offset as usize
-                + HEADER_BYTES
-                + usize::from(header.read)
-                + fragment.prefix;
-            let mut taken = Taken { at, len: fragment.len, chunks: 0, bytes: fragment.len };
+            let at = offset as usize + HEADER_BYTES + usize::from(header.read) + fragment.prefix;
+            let mut taken = Taken { at, first: fragment.len, chunks: 0, bytes: fragment.len };
             if is_last && header.has(StoredFlags::NEEDS_PATCH | StoredFlags::ON_NEXT) {
                 let chain = self.follow(slot, header);
                 if chain.end == ChainEnd::Waits && pace == Pace::Wait {

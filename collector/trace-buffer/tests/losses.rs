@@ -13,10 +13,7 @@ const ABORTED: &[u8] = &[0xff, 0xff, 0xff, 0x7f];
 fn ids_that_are_missing_are_a_gap() {
     let mut story = Story::ring(4096);
     story.store([chunk(A, 0).with('a', 1), chunk(A, 2).with('b', 1), chunk(A, 9).with('c', 1)]);
-    assert_eq!(
-        story.read(),
-        "a, b after 1 gap in chunk ids, c after 1 gap in chunk ids"
-    );
+    assert_eq!(story.read(), "a, b after 1 gap in chunk ids, c after 1 gap in chunk ids");
     assert_eq!(story.lost(), "2 gap in chunk ids");
 }
 
@@ -58,12 +55,12 @@ fn gaps_are_seen_after_everything_was_read_for_the_last_1024_sequences() {
     let mut story = Story::ring(1 << 20);
     let writers = 1024 + 100;
     for writer in 0..writers {
-        story.store([chunk(SequenceId::new(1, writer), 0).with('a', 1)]);
+        story.0.commit(&chunk(SequenceId::new(1, writer), 0).with('a', 1).as_chunk());
     }
     story.read();
     assert_eq!((story.0.chunks(), story.0.sequences().count()), (0, 1024));
     for writer in 0..writers {
-        story.store([chunk(SequenceId::new(1, writer), 2).with('b', 1)]);
+        story.0.commit(&chunk(SequenceId::new(1, writer), 2).with('b', 1).as_chunk());
     }
     // Those that were written to again are not among the empty ones; the oldest were forgotten.
     let read = story.read();
@@ -76,10 +73,7 @@ fn gaps_are_seen_after_everything_was_read_for_the_last_1024_sequences() {
 #[test]
 fn a_writer_that_had_no_room_says_so() {
     let mut story = Story::ring(4096);
-    story.store([
-        chunk(A, 0).with('a', 10).with_raw(ABORTED),
-        chunk(A, 1).with('b', 10),
-    ]);
+    story.store([chunk(A, 0).with('a', 10).with_raw(ABORTED), chunk(A, 1).with('b', 10)]);
     assert_eq!(story.read(), "a*10, b*10 after 1 no room");
 }
 
@@ -88,7 +82,7 @@ fn a_packet_that_was_given_up_in_its_second_chunk_is_lost_and_nothing_else() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 10).with('b', 10).on_next(),
-        chunk(A, 1).with_raw(ABORTED).from_previous(),
+        chunk(A, 1).with_raw(ABORTED).continued(),
         chunk(A, 2).with('d', 10),
     ]);
     assert_eq!(story.read(), "a*10, d*10 after 1 no room and 1 reassembly");
@@ -99,7 +93,7 @@ fn a_packet_whose_fragments_lack_a_chunk_is_lost() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 32).on_next(),
-        chunk(A, 2).with('b', 32).from_previous(),
+        chunk(A, 2).with('b', 32).continued(),
         chunk(A, 3).with('c', 32),
     ]);
     // The one that begins, and the one that ends: whether they are one nobody knows.
@@ -116,9 +110,9 @@ fn a_packet_that_does_not_go_on_is_lost_and_what_is_there_instead_is_read() {
 #[test]
 fn a_continuation_without_a_beginning_is_lost_and_hides_nothing() {
     let mut story = Story::ring(4096);
-    story.store([chunk(A, 0).with('a', 3).from_previous().with('b', 3)]);
+    story.store([chunk(A, 0).with('a', 3).continued().with('b', 3)]);
     assert_eq!(story.read(), "b*3 after 1 reassembly", "it may have begun before");
-    story.store([chunk(A, 1).with('c', 3).from_previous().with('d', 3)]);
+    story.store([chunk(A, 1).with('c', 3).continued().with('d', 3)]);
     assert_eq!(story.read(), "d*3 after 1 violation of the format", "it did not");
 }
 
@@ -126,9 +120,9 @@ fn a_continuation_without_a_beginning_is_lost_and_hides_nothing() {
 fn a_packet_without_a_beginning_is_one_loss_however_many_chunks_it_has() {
     let mut story = Story::ring(4096);
     for id in 0..20 {
-        story.store([chunk(A, id).with('a', 3).from_previous().on_next()]);
+        story.store([chunk(A, id).with('a', 3).continued().on_next()]);
     }
-    story.store([chunk(A, 20).with('a', 3).from_previous().with('b', 3)]);
+    story.store([chunk(A, 20).with('a', 3).continued().with('b', 3)]);
     assert_eq!(story.read(), "b*3 after 1 reassembly");
 }
 
@@ -151,7 +145,7 @@ fn a_damaged_last_fragment_does_not_make_a_beginning_of_the_one_before() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 5).with_raw(b"\x70b").on_next(),
-        chunk(A, 1).with('c', 5).from_previous().with('d', 5),
+        chunk(A, 1).with('c', 5).continued().with('d', 5),
     ]);
     assert_eq!(story.read(), "a*5, d*5 after 1 violation of the format");
 }

@@ -14,7 +14,7 @@ fn the_oldest_gives_way_and_the_next_packet_says_how_many() {
     for id in 0..16 {
         story.store([chunk(A, id).with('x', 200).with('y', 200)]);
     }
-    let kept = vec!["x*200, y*200"; 9].join(", ");
+    let kept = ["x*200, y*200"; 9].join(", ");
     assert_eq!(story.read(), kept.replacen("x*200", "x*200 after 14 overwritten", 1));
     assert_eq!(story.lost(), "14 overwritten");
 }
@@ -46,7 +46,7 @@ fn a_fold_gets_each_whole_packet_that_is_overwritten_in_order() {
         chunk(A, 1).with('c', 20).with('d', 20).on_next(),
         chunk(A, 0).with('a', 20).with('b', 20),
         chunk(B, 0).with('p', 20),
-        chunk(A, 2).with('e', 20).from_previous().with('f', 20),
+        chunk(A, 2).with('e', 20).continued().with('f', 20),
     ]);
     // The first that lies there goes, and with it what comes before it in its sequence, and the end
     // of the packet that begins in it.
@@ -60,7 +60,7 @@ fn a_fold_waits_for_nothing_and_gets_nothing_that_is_not_whole() {
     let mut story = Story::ring(300);
     story.store([
         chunk(A, 0).with('a', 20).with('b', 20).on_next().needs_patch(),
-        chunk(A, 1).with('c', 20).from_previous().with('d', 20),
+        chunk(A, 1).with('c', 20).continued().with('d', 20),
         chunk(B, 0).with('p', 20).with('q', 20).scraped(60),
     ]);
     assert_eq!(story.read(), "a*20, p*20");
@@ -175,7 +175,7 @@ fn what_a_full_buffer_has_may_still_become_whole() {
     story.store([
         chunk(A, 0).with('a', 20).with('b', 10).on_next().scraped(100),
         chunk(B, 0).with('p', 20).on_next().needs_patch(),
-        chunk(B, 1).with('q', 20).from_previous(),
+        chunk(B, 1).with('q', 20).continued(),
     ]);
     assert_eq!(story.commit(&chunk(C, 0).filling('x', 128)), Commit::Refused(Refusal::Full));
     assert_eq!(story.read(), "a*20");
@@ -189,7 +189,7 @@ fn what_a_full_buffer_has_may_still_become_whole() {
 fn the_end_of_a_packet_that_no_longer_fits_leaves_the_packet_unread() {
     let mut story = Story::discard(256);
     story.store([chunk(A, 0).with('a', 5).with('b', 200).on_next()]);
-    let end = chunk(A, 1).with('c', 20).from_previous();
+    let end = chunk(A, 1).with('c', 20).continued();
     assert_eq!(story.commit(&end), Commit::Refused(Refusal::Full));
     assert_eq!(story.read(), "a*5 after 1 no room");
     assert_eq!(story.read(), "");
@@ -200,9 +200,9 @@ fn busy() -> Story {
     let drafts: [Draft; 8] = [
         chunk(B, 0).filling('x', 300),
         chunk(A, 0).with('a', 50).on_next().needs_patch(),
-        chunk(A, 2).with('c', 50).from_previous().with('d', 5),
+        chunk(A, 2).with('c', 50).continued().with('d', 5),
         chunk(B, 1).with('p', 20),
-        chunk(A, 1).with('b', 40).from_previous().on_next(),
+        chunk(A, 1).with('b', 40).continued().on_next(),
         chunk(C, 0).with('s', 10).with('t', 10).with('-', 1).scraped(60),
         chunk(C, 1).with('u', 10),
         chunk(B, 2).with('q', 20),

@@ -59,7 +59,7 @@ fn empty_packets_are_left_out() {
     story.store([
         chunk(A, 0).with('a', 42).with('-', 0).with('b', 42).with('-', 0),
         chunk(A, 1).with('-', 0).on_next(),
-        chunk(A, 2).with('-', 0).from_previous(),
+        chunk(A, 2).with('-', 0).continued(),
     ]);
     assert_eq!(story.read(), "a*42, b*42");
     assert_eq!(story.lost(), "nothing");
@@ -92,8 +92,8 @@ fn a_packet_goes_on_in_the_next_chunk() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 10).with('b', 20).on_next(),
-        chunk(A, 1).with('c', 30).with('d', 40).on_next().from_previous(),
-        chunk(A, 2).with('e', 50).from_previous(),
+        chunk(A, 1).with('c', 30).with('d', 40).on_next().continued(),
+        chunk(A, 2).with('e', 50).continued(),
     ]);
     assert_eq!(story.read(), "a*10, b*20+c*30, d*40+e*50");
 }
@@ -103,10 +103,10 @@ fn a_packet_may_have_any_number_of_chunks() {
     let mut story = Story::ring(1 << 20);
     story.store([chunk(A, 0).with('a', 300).on_next()]);
     for id in 1..2000 {
-        story.0.commit(&chunk(A, id).with('b', 300).from_previous().on_next().as_chunk());
+        story.0.commit(&chunk(A, id).with('b', 300).continued().on_next().as_chunk());
     }
     assert_eq!(story.read(), "", "its end is not there");
-    story.store([chunk(A, 2000).with('c', 300).from_previous().with('d', 1)]);
+    story.store([chunk(A, 2000).with('c', 300).continued().with('d', 1)]);
     let mut batch = story.0.read(BatchLimit::NONE);
     let packet = batch.next_packet().expect("it is whole");
     assert_eq!((packet.fragments().count(), packet.len()), (2001, 600_300));
@@ -123,9 +123,9 @@ fn a_packet_goes_on_across_the_end_of_the_block_and_across_the_end_of_ids() {
     assert_eq!(story.read(), "x*682");
     story.store([
         chunk(A, u32::MAX - 1).with('a', 100).on_next(),
-        chunk(A, u32::MAX).with('b', 120).from_previous().on_next(),
-        chunk(A, 0).with('c', 100).from_previous().on_next(),
-        chunk(A, 1).with('d', 10).from_previous().with('e', 1),
+        chunk(A, u32::MAX).with('b', 120).continued().on_next(),
+        chunk(A, 0).with('c', 100).continued().on_next(),
+        chunk(A, 1).with('d', 10).continued().with('e', 1),
     ]);
     assert_eq!(story.0.statistics().wraps, 1);
     assert_eq!(story.read(), "a*100+b*120+c*100+d*10, e");
@@ -152,9 +152,9 @@ fn chunks_that_come_out_of_order_are_read_in_order() {
 fn packets_in_chunks_that_come_out_of_order_are_put_together() {
     let chunks = [
         chunk(A, 0).with('a', 10).with('b', 20).on_next(),
-        chunk(A, 1).with('c', 30).from_previous().on_next(),
-        chunk(A, 2).with('d', 40).from_previous().on_next(),
-        chunk(A, 3).with('e', 50).from_previous().with('f', 1),
+        chunk(A, 1).with('c', 30).continued().on_next(),
+        chunk(A, 2).with('d', 40).continued().on_next(),
+        chunk(A, 3).with('e', 50).continued().with('f', 1),
     ];
     for order in [[0, 1, 2, 3], [0, 3, 1, 2], [3, 0, 2, 1], [2, 3, 1, 0]] {
         let mut story = Story::ring(4096);
@@ -186,8 +186,8 @@ fn chunks_with_nothing_in_them_are_in_nobodys_way() {
         chunk(A, 0),
         chunk(A, 1).with('a', 10).on_next(),
         chunk(A, 2),
-        chunk(A, 3).from_previous().on_next(),
-        chunk(A, 4).with('b', 10).from_previous(),
+        chunk(A, 3).continued().on_next(),
+        chunk(A, 4).with('b', 10).continued(),
         chunk(A, 5),
     ]);
     assert_eq!(story.read(), "a*10+b*10");

@@ -18,7 +18,7 @@ fn a_patch_replaces_bytes() {
 fn patches_reach_both_ends_of_the_last_fragment_and_nothing_else() {
     let mut story = Story::ring(4096);
     let draft = chunk(A, 0).with('a', 4).with('b', 15).on_next().needs_patch();
-    story.store([draft, chunk(A, 1).with('c', 2).from_previous()]);
+    story.store([draft, chunk(A, 1).with('c', 2).continued()]);
     // Sizes lie at 0 and 5, contents at 1 and 6.
     for (offset, with) in [(0, "XXXX"), (1, "XX"), (4, "XX"), (5, "X"), (18, "XXXX"), (90, "")] {
         assert!(!story.patch(A, 0, offset, with), "at {offset}");
@@ -42,7 +42,7 @@ fn of_patches_that_come_together_all_are_made_or_none() {
         "a patch of 2 bytes at 8 is not within the chunk's last fragment"
     );
     assert!(story.patch(A, 0, 1, ""));
-    story.store([chunk(A, 1).with('b', 1).from_previous()]);
+    story.store([chunk(A, 1).with('b', 1).continued()]);
     assert_eq!(story.read(), "a*8+b");
 }
 
@@ -64,10 +64,10 @@ fn a_packet_waits_for_its_patches_and_holds_up_its_own_sequence_only() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 16).on_next().needs_patch(),
-        chunk(A, 1).with('b', 16).from_previous().with('c', 1),
+        chunk(A, 1).with('b', 16).continued().with('c', 1),
         chunk(B, 0).with('p', 16),
         chunk(B, 1).with('q', 16).on_next().needs_patch(),
-        chunk(B, 2).with('r', 16).from_previous(),
+        chunk(B, 2).with('r', 16).continued(),
     ]);
     assert_eq!(story.read(), "p*16");
     for _ in 0..5 {
@@ -88,9 +88,9 @@ fn a_packet_in_the_middle_of_whose_chunks_one_needs_a_patch_waits() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 4).on_next(),
-        chunk(A, 1).with('b', 4).from_previous().on_next().needs_patch(),
-        chunk(A, 2).with('c', 4).from_previous().with('d', 4).on_next().needs_patch(),
-        chunk(A, 3).with('e', 4).from_previous(),
+        chunk(A, 1).with('b', 4).continued().on_next().needs_patch(),
+        chunk(A, 2).with('c', 4).continued().with('d', 4).on_next().needs_patch(),
+        chunk(A, 3).with('e', 4).continued(),
     ]);
     assert!(story.patch(A, 2, 6, "D"), "the later one first");
     assert_eq!(story.read(), "");
@@ -103,7 +103,7 @@ fn only_the_last_fragment_waits_for_a_patch() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 4).on_next(),
-        chunk(A, 1).with('b', 4).from_previous().with('c', 4).with('d', 4).on_next().needs_patch(),
+        chunk(A, 1).with('b', 4).continued().with('c', 4).with('d', 4).on_next().needs_patch(),
     ]);
     assert_eq!(story.read(), "a*4+b*4, c*4");
 }
@@ -113,7 +113,7 @@ fn what_waits_for_a_patch_is_a_counted_loss_when_it_is_overwritten() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 1024).on_next().needs_patch(),
-        chunk(A, 1).with('b', 1024).from_previous(),
+        chunk(A, 1).with('b', 1024).continued(),
     ]);
     assert_eq!(story.read(), "");
     story.store([chunk(A, 2).with('c', 2000), chunk(A, 3).with('d', 1900)]);
@@ -127,7 +127,7 @@ fn the_last_fragment_of_a_chunk_that_its_writer_has_is_not_read() {
     story.store([chunk(A, 0).with('a', 20).with('b', 30).on_next().needs_patch().scraped(512)]);
     assert_eq!(story.read(), "a*20");
     assert_eq!(story.read(), "");
-    story.store([chunk(A, 1).with('c', 40).from_previous().with('d', 50), chunk(B, 0).with('p', 1)]);
+    story.store([chunk(A, 1).with('c', 40).continued().with('d', 50), chunk(B, 0).with('p', 1)]);
     assert_eq!(story.read(), "p", "the sequence waits, and no other");
     let whole = chunk(A, 0).with('a', 20).with('b', 30).on_next();
     assert_eq!(story.commit(&whole), Commit::Moved);
@@ -165,7 +165,7 @@ fn a_second_scrape_extends_and_the_chunk_is_still_its_writers() {
     assert_eq!(story.read(), "c*10");
     let whole = chunk(A, 0).with('a', 20).with('b', 30).with('c', 10).with('d', 9).on_next();
     assert_eq!(story.commit(&whole), Commit::Moved);
-    story.store([chunk(A, 1).with('e', 10).from_previous().with('f', 20)]);
+    story.store([chunk(A, 1).with('e', 10).continued().with('f', 20)]);
     assert_eq!(story.read(), "d*9+e*10, f*20");
     assert_eq!(story.lost(), "nothing");
 }
@@ -175,11 +175,11 @@ fn a_packet_does_not_skip_a_chunk_that_its_writer_has() {
     let mut story = Story::ring(4096);
     story.store([
         chunk(A, 0).with('a', 5).on_next(),
-        chunk(A, 1).with('b', 5).from_previous().on_next().scraped(64),
-        chunk(A, 2).with('c', 5).from_previous(),
+        chunk(A, 1).with('b', 5).continued().on_next().scraped(64),
+        chunk(A, 2).with('c', 5).continued(),
     ]);
     assert_eq!(story.read(), "", "what lies between may still come");
-    let whole = chunk(A, 1).with('b', 5).from_previous().on_next();
+    let whole = chunk(A, 1).with('b', 5).continued().on_next();
     assert_eq!(story.commit(&whole), Commit::Extended);
     assert_eq!(story.read(), "a*5+b*5+c*5");
 }
@@ -201,7 +201,7 @@ fn what_is_new_of_a_chunk_that_was_read_goes_where_new_chunks_go() {
     assert_eq!(story.commit(&whole), Commit::Moved);
     story.store([
         chunk(B, 4).filling('z', 512),
-        chunk(A, 1).with('d', 32).from_previous().with('e', 32),
+        chunk(A, 1).with('d', 32).continued().with('e', 32),
     ]);
     assert_eq!(story.read(), "b*32, c*64+d*32, z*494, e*32");
     assert_eq!(story.lost(), "nothing");
@@ -233,7 +233,7 @@ fn a_chunk_that_was_overwritten_while_its_writer_had_it_may_come_again() {
     assert!(story.read().ends_with("c*5"), "and nothing twice");
     let whole = chunk(A, 0).with('a', 20).with('b', 30).with('c', 5).with('d', 6).on_next();
     assert_eq!(story.commit(&whole), Commit::Moved);
-    story.store([chunk(A, 1).with('e', 7).from_previous()]);
+    story.store([chunk(A, 1).with('e', 7).continued()]);
     assert_eq!(story.read(), "d*6+e*7");
     assert!(is_whole(&story));
 }
@@ -244,7 +244,7 @@ fn a_sequence_that_waits_for_a_recommit_goes_on_with_a_loss_when_it_is_overwritt
     story.store([
         chunk(A, 0).with('a', 20).with('b', 30).on_next().scraped(256),
         chunk(B, 0).filling('x', 400),
-        chunk(A, 1).with('c', 10).from_previous().with('d', 10),
+        chunk(A, 1).with('c', 10).continued().with('d', 10),
     ]);
     assert_eq!(story.read(), "a*20, x*382");
     story.store([chunk(B, 1).filling('y', 300), chunk(B, 2).filling('z', 200)]);
@@ -273,7 +273,7 @@ fn a_recommit_cannot_take_back_or_change_what_was_committed() {
         chunk(A, 0).with('a', 30),
         chunk(A, 0).with('a', 10).with('b', 10).with('c', 100),
         chunk(A, 0).with('a', 30).with('b', 40).with('c', 90),
-        chunk(A, 0).with('a', 30).with('b', 40).with('c', 5).from_previous(),
+        chunk(A, 0).with('a', 30).with('b', 40).with('c', 5).continued(),
     ] {
         let mut story = Story::ring(4096);
         story.store([scraped.clone()]);
@@ -294,7 +294,7 @@ fn a_recommit_out_of_order_is_one_all_the_same() {
     let mut story = Story::ring(4096);
     story.store([chunk(A, 0).with('a', 20).with('b', 30).with('-', 1).scraped(512)]);
     assert_eq!(story.read_packets(1), "a*20");
-    story.store([chunk(A, 1).with('d', 50).from_previous().with('e', 60)]);
+    story.store([chunk(A, 1).with('d', 50).continued().with('e', 60)]);
     let whole = chunk(A, 0).with('a', 20).with('b', 30).with('c', 40).on_next();
     assert_eq!(story.commit(&whole), Commit::Extended);
     assert_eq!(story.read(), "b*30, c*40+d*50, e*60");

@@ -89,11 +89,7 @@ impl Model {
         (commit, folded)
     }
 
-    fn commit_held(
-        &mut self,
-        chunk: &Chunk<'_>,
-        folded: &mut Vec<Out>,
-    ) -> Result<Commit, Refusal> {
+    fn commit_held(&mut self, chunk: &Chunk<'_>, folded: &mut Vec<Out>) -> Result<Commit, Refusal> {
         if chunk.payload.len() > 65_535 {
             return Err(Refusal::TooLarge);
         }
@@ -199,9 +195,10 @@ impl Model {
     /// What lies there in part goes as a whole.
     fn overwrite(&mut self, begin: usize, end: usize, folded: &mut Vec<Out>) {
         loop {
-            let met = self.pieces.iter().filter(|piece| {
-                piece.at < end && piece.at + piece.len > begin && begin < end
-            });
+            let met = self
+                .pieces
+                .iter()
+                .filter(|piece| piece.at < end && piece.at + piece.len > begin && begin < end);
             let Some(oldest) = met.min_by_key(|piece| piece.at) else { return };
             let (sequence, id) = (oldest.sequence, oldest.id);
             while let Ok(bytes) = self.take(sequence, id, true) {

@@ -51,7 +51,7 @@ impl Draft {
         self.with(letter, bytes - 16 - prefix)
     }
 
-    pub(crate) fn from_previous(mut self) -> Self {
+    pub(crate) fn continued(mut self) -> Self {
         self.flags |= ChunkFlags::FROM_PREVIOUS;
         self
     }
