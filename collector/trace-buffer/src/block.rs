@@ -91,3 +91,16 @@ impl Block {
         std::hint::black_box(lines.fold(0, |sum, byte| sum ^ byte));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_bytes_that_were_used_and_no_more() {
+        let mut block = Block::zeroed(64);
+        block.set_extent(16, Extent::padding(8));
+        let copy = block.copy_of_first(24);
+        assert_eq!((copy.len(), copy.extent(16)), (24, Extent::padding(8)));
+    }
+}
