@@ -69,6 +69,7 @@
 //!   again only when something of that sequence has changed. Padding beside padding becomes one.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod block;
 mod buffer;
