@@ -113,6 +113,7 @@ fn a_packet_may_have_any_number_of_chunks() {
     assert_eq!(packet.to_vec().len(), 600_300);
     assert!(packet.as_slice().is_none());
     assert_eq!(lines(batch), "d");
+    assert_eq!(story.0.inconsistency(), None);
     assert_eq!(story.0.chunks(), 0);
 }
 
