@@ -308,7 +308,7 @@ impl TraceBuffer {
         self.statistics.chunks_overwritten += u64::from(header.read < header.payload);
         self.sequences.get_mut(slot).is_stalled = false;
         // What is written here next needs these lines, too.
-        self.block.approach(offset, header);
+        self.block.approach(offset, header, 0);
         let is_first = self.sequences.get(slot).chunks.front() == Some(&offset);
         if !F::IS_WANTED && is_first && header.is_plain() {
             // What follows finds the same, at the price of waiting for each fragment's memory.

@@ -115,7 +115,7 @@ impl Batch<'_> {
         if self.buffer.sequences.get(slot).is_stalled {
             return None;
         }
-        self.buffer.block.approach(at, header);
+        self.buffer.block.approach(at, header, header.read);
         Some((slot, at))
     }
 

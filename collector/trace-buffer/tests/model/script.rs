@@ -197,11 +197,19 @@ impl Pair {
     }
 
     fn patch(&mut self, [_, number, choice, at, len, more, byte, twice]: [u8; STEP]) {
-        let sequence = sequence(number);
+        let mut sequence = sequence(number);
         let next = self.next.get(&sequence).copied().unwrap_or(0);
-        let id = next.wrapping_sub(u32::from(choice % 4));
+        let mut id = next.wrapping_sub(u32::from(choice % 4));
+        if !number.is_multiple_of(4) {
+            (sequence, id) = self.model.any_chunk(choice.into()).unwrap_or((sequence, id));
+        }
         let bytes = vec![byte; usize::from(len % 8)];
-        let patch = Patch { offset: u32::from(at) % 80, bytes: &bytes };
+        // Mostly where there is something to patch.
+        let (begin, end) = match self.model.patchable(sequence, id) {
+            Some(range) if !at.is_multiple_of(4) => range,
+            _ => (0, 80),
+        };
+        let patch = Patch { offset: begin + u32::from(at) % (end - begin + 1), bytes: &bytes };
         let patches = [patch, Patch { offset: patch.offset + 1, ..patch }];
         let patches = &patches[..usize::from(twice % 3).min(2)];
         let more_to_come = more.is_multiple_of(3);

@@ -209,6 +209,20 @@ impl Model {
         }
     }
 
+    /// One of the chunks that are there.
+    pub(crate) fn any_chunk(&self, choice: usize) -> Option<(SequenceId, u32)> {
+        let piece = self.pieces.get(choice % self.pieces.len().max(1))?;
+        Some((piece.sequence, piece.id))
+    }
+
+    /// Where the content of a chunk's last fragment begins and ends.
+    pub(crate) fn patchable(&self, sequence: SequenceId, id: u32) -> Option<(u32, u32)> {
+        let is_it = |piece: &&Piece| piece.sequence == sequence && piece.id == id;
+        let piece = self.pieces.iter().find(is_it)?;
+        let end = piece.payload();
+        Some(((end - piece.fragments.last()?.bytes.len()) as u32, end as u32))
+    }
+
     /// Whether the patches were made.
     pub(crate) fn patch(
         &mut self,
