@@ -27,6 +27,9 @@ pub(super) fn verdict(report: &Report) -> String {
 }
 
 fn load(report: &Report) -> Option<String> {
+    if report.shown_length() == 0 {
+        return Some("This has no events that take time.".to_owned());
+    }
     let length = duration(report.shown_length());
     if report.recording.cpus == 0 && report.cpus.is_empty() {
         return Some(format!("This is {length} of a recording."));
