@@ -112,9 +112,10 @@ fn file_with_symbols(rows: &[Row], are_relocated: bool, names: &[&str]) -> Vec<u
         let addresses = (VIRTUAL_THREADS..).step_by(16);
         let symbols: Vec<_> =
             names.iter().zip(addresses).map(|(name, address)| (*name, 1, 0, address)).collect();
-        let [table, strings]: [_; 2] = File::with_symbols(&symbols).sections.try_into().unwrap();
-        // Section 0 is none, and the loader's are two.
-        file.sections.extend([(table.0, table.1, table.2, 4, table.4), strings]);
+        let mut more = File::with_symbols(&symbols).sections;
+        // The number of the section of their names: section 0 is none, and the loader's are two.
+        more[0].3 = 4;
+        file.sections.append(&mut more);
     }
     let mut made =
         Made { bytes: file.bytes(), relocations: Vec::new(), string_bytes: 0, are_relocated };
