@@ -144,7 +144,7 @@ impl TraceBuffer {
         self.sequences.find(sequence).map(|slot| self.sequences.get(slot).losses)
     }
 
-    /// What a sequence lost since its last packet was read: no packet has told of it yet.
+    /// What a sequence lost since its last packet was read: no packet has reported it yet.
     pub fn undelivered_losses_of(&self, sequence: SequenceId) -> Option<Losses> {
         self.sequences.find(sequence).map(|slot| self.sequences.get(slot).undelivered)
     }
@@ -176,7 +176,7 @@ impl TraceBuffer {
     /// Nothing of the first chunk of the sequence is wanted any more.
     pub(crate) fn pass(&mut self, slot: Slot, offset: u32, header: ChunkHeader) {
         self.begin(slot, header.id);
-        // Of one that its writer still has, the rest is told of when it does not come.
+        // Of one that its writer still has, the rest is reported when it does not come.
         if !header.has(StoredFlags::INCOMPLETE) {
             self.lose_end(slot, header.extent.flags);
         }

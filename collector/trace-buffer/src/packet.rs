@@ -15,7 +15,7 @@ pub struct Packet<'a> {
     /// Whose packet it is.
     pub sequence: SequenceId,
     /// What its sequence was found to have lost since the packet before it was read. For a packet that
-    /// goes to a fold: what no packet has told of yet.
+    /// goes to a fold: what no packet has reported yet.
     pub lost: Losses,
     taken: Taken,
     block: &'a Block,

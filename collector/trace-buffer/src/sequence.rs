@@ -139,7 +139,7 @@ impl Sequence {
         self.is_stalled = false;
     }
 
-    /// The reader is at a chunk, the first of those that are there: tells what is missing before.
+    /// The reader is at a chunk, the first of those that are there: says what is missing before.
     #[inline]
     pub(crate) fn begin(&mut self, id: u32) -> Missing {
         match &mut self.passed {

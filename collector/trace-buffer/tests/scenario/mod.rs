@@ -84,10 +84,10 @@ impl Draft {
     }
 }
 
-/// A buffer in a story.
-pub(crate) struct Story(pub(crate) TraceBuffer);
+/// A buffer in a scenario.
+pub(crate) struct Scenario(pub(crate) TraceBuffer);
 
-impl Story {
+impl Scenario {
     pub(crate) fn ring(bytes: usize) -> Self {
         Self(TraceBuffer::new(bytes, Mode::Ring).expect("a size that can be had"))
     }
