@@ -3,7 +3,7 @@
 use crate::buffer::{Mode, TraceBuffer};
 use crate::chunk::Chunk;
 use crate::fragment::{Survey, is_boundary};
-use crate::header::{ChunkHeader, Extent, StoredFlags, WORD};
+use crate::header::{ChunkHeader, Extent, MANY_PACKETS, StoredFlags, WORD};
 use crate::loss::LossCause;
 use crate::packet::Packet;
 use crate::sequence::Admission;
@@ -215,7 +215,9 @@ impl TraceBuffer {
         if has == had {
             flags.remove(StoredFlags::ON_NEXT | StoredFlags::NEEDS_PATCH);
         }
-        let extent = Extent { flags, packets: survey.packets, ..header.extent };
+        // What was there stays, and may be other fragments than those that came now in its place.
+        let packets = if had == 0 { survey.packets } else { MANY_PACKETS };
+        let extent = Extent { flags, packets, ..header.extent };
         self.block.set_header(offset, ChunkHeader { extent, payload: survey.payload, ..header });
         self.sequences.get_mut(slot).is_stalled = false;
         if has > had || chunk.is_complete { Commit::Extended } else { Commit::Known }

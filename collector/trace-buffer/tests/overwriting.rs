@@ -91,6 +91,17 @@ fn with_and_without_a_fold_the_same_is_lost() {
 }
 
 #[test]
+fn what_a_recommit_claims_of_fragments_that_were_there_is_not_counted() {
+    let mut scenario = Scenario::ring(256);
+    scenario.store([chunk(A, 0).with('a', 1).with('b', 1).with('-', 1).scraped(64)]);
+    // As many bytes as the two, and one fragment.
+    let lie = chunk(A, 0).with('x', 3).with('c', 1);
+    assert_eq!(scenario.commit(&lie), Commit::Extended);
+    scenario.store([chunk(B, 0).filling('y', 200)]);
+    assert_eq!(scenario.lost(), "3 overwritten", "a, b and c");
+}
+
+#[test]
 fn to_make_room_for_a_late_chunk_what_follows_it_may_be_passed() {
     let mut scenario = Scenario::ring(200);
     scenario.store([chunk(A, 0).with('a', 10)]);
