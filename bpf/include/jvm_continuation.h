@@ -21,7 +21,7 @@
  * 16 bytes apart, at which an entry is looked for. */
 #define JVM_ENTRY_PLACES 16
 #define JVM_ENTRY_ALIGNMENT 16
-/* Words of an entry and behind it: the entry that this one lies in, the continuation, flags and words
+/* Which of an entry's words are: the entry that this one lies in, the continuation, flags and words
  * that were passed, the saved rbp, where it returns to. */
 #define JVM_ENTRY_PARENT 1
 #define JVM_ENTRY_CONTINUATION 2

@@ -75,6 +75,8 @@ static __always_inline void jvm_note_mapped(const struct unwind *u, __u32 file)
 #define JVM_PIECE_BYTES 128
 #define JVM_BYTES_BEFORE 16
 #define JVM_BYTES_AHEAD 112
+/* Words of a virtual thread's entry on the stack, and of the two behind it (jvm_continuation.h). */
+#define JVM_ENTRY_WORDS 10
 
 struct jvm_heap {
 	__u64 start, bytes, segments;
@@ -111,7 +113,7 @@ struct jvm {
 	/* Of a virtual thread: where a frame returns to whose caller is in the heap, where the walk leaves
 	 * the chunk of frames that it is in, 0 if it is in none; a pointer of the heap's; the entry on the
 	 * stack, and where it lies. */
-	__u64 barrier, chunk_end, pointer, entry_at, entry[10];
+	__u64 barrier, chunk_end, pointer, entry_at, entry[JVM_ENTRY_WORDS];
 	/* Links of frames in a chunk count words from where they are kept: 3 and all bits there, else 0,
 	 * see JVM_LINK. */
 	__u64 link_shift, link_base;

@@ -36,6 +36,15 @@ pub(crate) struct RestatedAsyncZone {
     pub(crate) began: u64,
 }
 
+/// What happens to an async zone.
+#[derive(Clone, Copy)]
+pub(crate) enum AsyncEvent {
+    Begin(AsyncStart),
+    Restated(RestatedAsyncZone),
+    /// The zone of this number ends.
+    End(u64),
+}
+
 /// An async zone that gets a slice.
 #[derive(Clone, Copy)]
 struct NewAsyncZone {
@@ -191,7 +200,7 @@ impl AsyncZones {
     }
 
     /// A zone that is restated: if it is not known, it begins here.
-    pub(crate) fn restate(
+    fn restate(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
@@ -210,7 +219,7 @@ impl AsyncZones {
         program.begin(engine, writer, references, zone, attributes).map(|_| ())
     }
 
-    pub(crate) fn end(
+    fn end(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,

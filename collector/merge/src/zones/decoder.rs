@@ -4,7 +4,7 @@
 use crate::chunk_queue::LaneGap;
 use crate::engine::{CaptureEngine, Engine, NO_CLIENT, ProgramId, Writer};
 use crate::zones::InstrumentedPrograms;
-use crate::zones::async_zones::{AsyncStart, AsyncZones, RestatedAsyncZone};
+use crate::zones::async_zones::{AsyncEvent, AsyncStart, AsyncZones, RestatedAsyncZone};
 use crate::zones::attributes::{About, EventAttributes, FieldNames};
 use crate::zones::client_event::ClientEvent;
 use crate::zones::crashes::CrashSite;
@@ -183,49 +183,28 @@ impl Zones {
                 self.frames.on(engine, writer, log, set, phase)?;
             }
             ZoneEvent::AsyncBegin { location, zone, task } => {
-                let attributes =
-                    self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-                let zone = AsyncStart { location, zone, task };
-                return self.async_zones.begin(
-                    engine,
-                    writer,
-                    &mut self.references,
-                    zone,
-                    attributes,
-                );
+                let begin = AsyncEvent::Begin(AsyncStart { location, zone, task });
+                return self.async_event(engine, writer, begin, attribute_words);
             }
             ZoneEvent::AsyncOpen { location, zone, began } => {
-                let attributes =
-                    self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-                let zone = RestatedAsyncZone { location, zone, began };
-                return self.async_zones.restate(
-                    engine,
-                    writer,
-                    &mut self.references,
-                    zone,
-                    attributes,
-                );
+                let restated = AsyncEvent::Restated(RestatedAsyncZone { location, zone, began });
+                return self.async_event(engine, writer, restated, attribute_words);
             }
             ZoneEvent::AsyncEnd { zone } => {
-                let attributes =
-                    self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
-                return self.async_zones.end(engine, writer, &self.references, zone, attributes);
+                let end = AsyncEvent::End(zone);
+                return self.async_event(engine, writer, end, attribute_words);
             }
             ZoneEvent::Lock { lock, action, location } => {
                 let log = self.references.known.logs.get(client);
                 LockUse { lock, action, location }.emit(engine, writer, log)?;
             }
             ZoneEvent::Alloc { address, bytes, pool } => {
-                let attributes =
-                    self.decode_attributes(engine, writer, attribute_words, About::Other)?;
                 let change = HeapChange { address, allocated: Some(bytes), pool };
-                return change.emit(engine, writer, &mut self.references, &attributes.stack);
+                return self.heap_change(engine, writer, change, attribute_words);
             }
             ZoneEvent::Free { address, pool } => {
-                let attributes =
-                    self.decode_attributes(engine, writer, attribute_words, About::Other)?;
                 let change = HeapChange { address, allocated: None, pool };
-                return change.emit(engine, writer, &mut self.references, &attributes.stack);
+                return self.heap_change(engine, writer, change, attribute_words);
             }
             ZoneEvent::Crash { signal, address, instruction, .. } => {
                 let attributes =
@@ -300,6 +279,29 @@ impl Zones {
         }
         let zone = OpenZone { began, location, text };
         self.threads[writer.slot].begin(engine, depth, zone, slice)
+    }
+
+    fn async_event(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        event: AsyncEvent,
+        attribute_words: &[u64],
+    ) -> Result<(), Stopped> {
+        let attributes =
+            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
+        self.async_zones.on(engine, writer, &mut self.references, event, attributes)
+    }
+
+    fn heap_change(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        change: HeapChange,
+        attribute_words: &[u64],
+    ) -> Result<(), Stopped> {
+        let attributes = self.decode_attributes(engine, writer, attribute_words, About::Other)?;
+        change.emit(engine, writer, &mut self.references, &attributes.stack)
     }
 
     fn message(

@@ -28,7 +28,7 @@ pub(super) fn verdict(report: &Report) -> String {
 
 fn load(report: &Report) -> Option<String> {
     if report.shown_length() == 0 {
-        return Some("This has no events that take time.".to_owned());
+        return Some("No time was recorded.".to_owned());
     }
     let length = duration(report.shown_length());
     if report.recording.cpus == 0 && report.cpus.is_empty() {
