@@ -176,7 +176,24 @@ impl AsyncZones {
         }
     }
 
-    pub(crate) fn begin(
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        references: &mut ZoneReferences,
+        event: AsyncEvent,
+        attributes: EventAttributes,
+    ) -> Result<(), Stopped> {
+        match event {
+            AsyncEvent::Begin(start) => self.begin(engine, writer, references, start, attributes),
+            AsyncEvent::Restated(zone) => {
+                self.restate(engine, writer, references, zone, attributes)
+            }
+            AsyncEvent::End(number) => self.end(engine, writer, references, number, attributes),
+        }
+    }
+
+    fn begin(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
