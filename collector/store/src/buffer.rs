@@ -1,11 +1,19 @@
 //! Between the lanes and the disk: a bounded amount of chunks.
 
-use crate::kept_stacks::KeptStacks;
-use crate::shares::{Producer, Shares};
-use crate::{CaptureWriter, Chunk, ChunkHeader, LaneEnd, StoreError};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+mod definitions;
+mod event;
+mod snapshot;
+mod state;
+
+pub use snapshot::BufferSnapshot;
+
+use crate::codec::Encoder;
+use crate::shares::Producer;
+use crate::{Chunk, ChunkHeader, EncodedChunk, LaneEnd};
+use event::HeldEvent;
+use state::{BufferState, Losses};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, Retention, Ticks};
 
@@ -13,6 +21,10 @@ use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, Retention, Ticks};
 /// than the least. They are few, and events without them are worth nothing; yet memory has a bound.
 const DEFINITION_ALLOWANCE: usize = 16 << 20;
 const LEAST_ALLOWANCE: usize = 2 << 20;
+
+/// Bytes that definitions may take which are kept for snapshots, beyond the buffer's size.
+const LEAST_RETAINED: usize = 4 << 20;
+const MOST_RETAINED: usize = 64 << 20;
 
 /// The part of the buffer that stacks may have: one in so many bytes.
 ///
@@ -52,6 +64,8 @@ pub type UserOf = fn(u32) -> Option<u32>;
 pub enum Popped {
     /// The next chunk for the disk.
     Chunk(Chunk),
+    /// The same, which has the form of the file already.
+    Encoded(Arc<EncodedChunk>),
     /// None came in time.
     Empty,
     /// None will come: the buffer is closed and empty.
@@ -83,58 +97,12 @@ pub struct TraceBuffer {
     mode: BufferMode,
     /// When overwriting: what came longer ago gives way, too.
     span: Option<Duration>,
+    /// Whether definitions stay for snapshots.
+    retains: bool,
     fold: Option<Mutex<Box<dyn Fold>>>,
     user_of: Option<UserOf>,
     state: Mutex<BufferState>,
     changed: Condvar,
-}
-
-#[derive(Default)]
-struct BufferState {
-    events: VecDeque<Event>,
-    definitions: VecDeque<Chunk>,
-    buffered: usize,
-    /// Bytes of `definitions` that are stacks.
-    held_stacks: usize,
-    /// Bytes of `events` that are hits of probes.
-    held_hits: usize,
-    /// Stacks that wait for the end, when overwriting.
-    stacks: KeptStacks,
-    /// The generation of stacks that events refer to which come now.
-    generation: u64,
-    shares: Shares,
-    kept: KeptDefinitions,
-    /// Whether events gave way before their time, because there was no room.
-    is_short: bool,
-    /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
-    newest: Ticks,
-    closed: bool,
-    losses: BTreeMap<(Lane, LossCause), u64>,
-    ends: BTreeMap<Lane, LaneEnd>,
-}
-
-/// A chunk of events, and who wrote it; `None` where the kernel did.
-struct Event {
-    producer: Option<Producer>,
-    came: Instant,
-    /// The oldest generation of stacks that it may refer to.
-    generation: u64,
-    chunk: Chunk,
-}
-
-impl Event {
-    fn is_of_hits(&self) -> bool {
-        self.chunk.header.lane.kind == LaneKind::Probe
-    }
-}
-
-/// Definitions that wait for the end, when overwriting.
-#[derive(Default)]
-struct KeptDefinitions {
-    chunks: VecDeque<Chunk>,
-    bytes: usize,
-    /// Bytes that came since they were folded last.
-    unfolded: usize,
 }
 
 impl TraceBuffer {
@@ -144,6 +112,7 @@ impl TraceBuffer {
             limit: bytes,
             mode,
             span: None,
+            retains: false,
             fold: None,
             user_of: None,
             state: Mutex::default(),
@@ -161,6 +130,14 @@ impl TraceBuffer {
     #[must_use]
     pub fn folding(self, fold: Box<dyn Fold>) -> Self {
         Self { fold: Some(Mutex::new(fold)), ..self }
+    }
+
+    /// The same, which can give [snapshots](Self::snapshot): it keeps definitions that went to the
+    /// disk, too, in a quarter of its size more (4 to 64 MiB), beyond which the oldest of what
+    /// programs define give way.
+    #[must_use]
+    pub fn retaining(self, retains: bool) -> Self {
+        Self { retains, ..self }
     }
 
     /// The same, with whom to ask whose processes are, which is done on the writer's thread.
@@ -212,7 +189,8 @@ impl TraceBuffer {
     pub fn has_room_for_hits(&self) -> bool {
         let state = self.lock();
         self.mode == BufferMode::Overwrite
-            || (state.held_hits <= self.limit / 4 && state.taken() <= self.limit - self.limit / 8)
+            || (state.events.hit_bytes() <= self.limit / 4
+                && state.taken() <= self.limit - self.limit / 8)
     }
 
     /// Takes a definition that tells of a task: when overwriting it stays here
@@ -247,16 +225,18 @@ impl TraceBuffer {
         } else if chunk.header.lane.kind.is_stack() && self.mode == BufferMode::Overwrite {
             state.keep_stacks(&chunk, self.limit);
         } else if chunk.header.lane.kind.is_definition() {
+            if self.retains {
+                state.retain(&chunk, retained_bytes(self.limit));
+            }
             state.push_definition(chunk, self.limit, self.mode);
             self.changed.notify_one();
         } else {
-            let generation = state.generation;
-            let event = Event { producer, came: Instant::now(), generation, chunk };
+            let event = HeldEvent::new(producer, state.generation, chunk);
             if let Some(span) = self.span {
                 state.expire(event.came, span);
             }
             state.push_event(event, self.limit, self.mode);
-            if self.mode == BufferMode::Discard {
+            if self.mode == BufferMode::Discard || self.is_encoding_due(&state) {
                 self.changed.notify_one();
             }
         }
@@ -284,7 +264,7 @@ impl TraceBuffer {
     }
 
     /// Looks up whose the processes are whose stacks are kept.
-    fn find_owners(&self) {
+    pub(crate) fn find_owners(&self) {
         let Some(user_of) = self.user_of else { return };
         let unsettled = {
             let state = self.lock();
@@ -297,8 +277,10 @@ impl TraceBuffer {
     }
 
     /// Folds the definitions that wait, if they became many or all is at its end.
-    fn fold(&self) {
+    pub(crate) fn fold(&self) {
         let Some(fold) = &self.fold else { return };
+        // Until they are back: what a snapshot needs is not on its way then.
+        let mut fold = fold.lock().unwrap_or_else(PoisonError::into_inner);
         let (chunks, oldest) = {
             let mut state = self.lock();
             if !state.is_fold_due(self.limit) {
@@ -308,16 +290,37 @@ impl TraceBuffer {
             (chunks, state.oldest())
         };
         let before = records_by_lane(&chunks);
-        let chunks = fold.lock().unwrap_or_else(PoisonError::into_inner).fold(chunks, oldest);
-        let after = records_by_lane(&chunks);
+        let chunks = fold.fold(chunks, oldest);
         let mut state = self.lock();
-        for (lane, records) in before {
-            let folded = records.saturating_sub(after.get(&lane).copied().unwrap_or(0));
-            if folded > 0 && lane.kind != LaneKind::Definition {
-                *state.losses.entry((lane, LossCause::Overwritten)).or_default() += folded;
+        note_folded(&mut state.losses, before, &chunks);
+        state.give_back(chunks, allowance(self.limit));
+    }
+
+    /// Gives events that stay the form of the file, which takes less room.
+    pub(crate) fn encode(&self, encoder: &mut Encoder) {
+        if self.mode != BufferMode::Overwrite {
+            return;
+        }
+        loop {
+            let Some((number, chunk)) = self.lock().events.next_raw() else { return };
+            if let Some(encoded) = EncodedChunk::of(encoder, &chunk) {
+                drop(chunk);
+                self.lock().events.encoded(number, encoded);
             }
         }
-        state.give_back(chunks, allowance(self.limit));
+    }
+
+    /// Whether so much is not encoded that it should not wait for the writer's next look.
+    fn is_encoding_due(&self, state: &BufferState) -> bool {
+        self.mode == BufferMode::Overwrite && state.events.raw_bytes() > self.limit / 8
+    }
+
+    /// What it holds now, of a buffer that overwrites and [retains](Self::retaining) definitions;
+    /// with `span`, events of that time before now. Who pushes waits meanwhile: some milliseconds.
+    pub fn snapshot(&self, span: Option<Duration>) -> BufferSnapshot {
+        let _fold =
+            self.fold.as_ref().map(|fold| fold.lock().unwrap_or_else(PoisonError::into_inner));
+        self.lock().snapshot(span)
     }
 
     /// The next chunk for the disk; waits up to `wait` for one. When
@@ -330,8 +333,11 @@ impl TraceBuffer {
                 return Popped::Empty;
             }
             let events = self.mode == BufferMode::Discard || state.closed;
-            if let Some(chunk) = state.take(events) {
-                return Popped::Chunk(chunk);
+            if let Some(popped) = state.take(events) {
+                return popped;
+            }
+            if self.is_encoding_due(&state) {
+                return Popped::Empty;
             }
             if state.closed {
                 return Popped::Closed;
@@ -379,17 +385,17 @@ impl TraceBuffer {
     /// bounded them.
     pub fn short_span(&self) -> Option<Duration> {
         let state = self.lock();
-        let oldest = state.events.front().map_or(Duration::ZERO, |event| event.came.elapsed());
+        let oldest = state.events.oldest().map_or(Duration::ZERO, |event| event.came.elapsed());
         (state.is_short && self.span.is_some_and(|span| oldest < span)).then_some(oldest)
     }
 
     /// Bytes held now.
     pub fn buffered(&self) -> usize {
         let state = self.lock();
-        state.taken() + state.kept.bytes
+        state.taken() + state.kept.bytes + state.retained.bytes()
     }
 
-    fn lose(&self, header: &ChunkHeader, cause: LossCause) {
+    pub(crate) fn lose(&self, header: &ChunkHeader, cause: LossCause) {
         self.lock().lose(header, cause);
     }
 
@@ -399,227 +405,25 @@ impl TraceBuffer {
     }
 }
 
-impl BufferState {
-    /// Bytes of the buffer's size that are taken.
-    fn taken(&self) -> usize {
-        self.buffered + self.stacks.bytes()
-    }
-
-    /// What came longer than `span` before `now` gives way.
-    fn expire(&mut self, now: Instant, span: Duration) {
-        while self
-            .events
-            .front()
-            .is_some_and(|event| now.saturating_duration_since(event.came) > span)
-            && let Some(oldest) = self.pop_oldest()
-        {
-            self.lose(&oldest.header, LossCause::Overwritten);
-        }
-    }
-
-    fn push_event(&mut self, event: Event, limit: usize, mode: BufferMode) {
-        let size = size_of_chunk(&event.chunk);
-        if mode == BufferMode::Overwrite && size <= limit {
-            while self.taken() + size > limit
-                && let Some(victim) = self.pop_for_event(limit)
-            {
-                self.is_short = true;
-                self.lose(&victim.header, LossCause::Overwritten);
-            }
-        }
-        if self.taken() + size > limit
-            || event.producer.is_some_and(|producer| {
-                mode == BufferMode::Discard && !self.is_within_share(producer, size, limit)
-            })
-        {
-            let cause = if mode == BufferMode::Overwrite {
-                LossCause::Overwritten
-            } else {
-                LossCause::BufferFull
-            };
-            return self.lose(&event.chunk.header, cause);
-        }
-        self.buffered += size;
-        self.held_hits += if event.is_of_hits() { size } else { 0 };
-        self.shares.add(event.producer, size);
-        self.events.push_back(event);
-    }
-
-    /// Whether so much more of that program may be in here: no user has more than is still free,
-    /// and no program more than its user may still have, so that those that write without end leave
-    /// room for the others.
-    fn is_within_share(&self, producer: Producer, size: usize, limit: usize) -> bool {
-        let free = (limit - limit / 8).saturating_sub(self.taken());
-        let left_to_user = free.saturating_sub(self.shares.of_user(producer.user));
-        self.shares.of_program(producer) + size <= left_to_user
-    }
-
-    /// What makes room for an event when overwriting.
-    fn pop_for_event(&mut self, limit: usize) -> Option<Chunk> {
-        let most = self.shares.largest().filter(|_| self.shares.of_all > limit / 2);
-        match most
-            .and_then(|most| self.events.iter().position(|event| event.producer == Some(most)))
-        {
-            Some(place) => self.events.remove(place).map(|event| self.give_up(event)),
-            None => self.pop_oldest(),
-        }
-    }
-
-    fn pop_oldest(&mut self) -> Option<Chunk> {
-        let event = self.events.pop_front()?;
-        Some(self.give_up(event))
-    }
-
-    /// What makes room for a definition: the newest chunk of the program that has most in here, if
-    /// there is one, else the newest of all.
-    fn pop_for_definition(&mut self) -> Option<Chunk> {
-        let most = self.shares.largest();
-        let event =
-            match self.events.iter().rposition(|event| most.is_some() && event.producer == most) {
-                Some(place) => self.events.remove(place)?,
-                None => self.events.pop_back()?,
-            };
-        Some(self.give_up(event))
-    }
-
-    /// An event's chunk is no longer in here.
-    fn give_up(&mut self, event: Event) -> Chunk {
-        let size = size_of_chunk(&event.chunk);
-        self.buffered -= size;
-        self.held_hits -= if event.is_of_hits() { size } else { 0 };
-        self.shares.remove(event.producer, size);
-        event.chunk
-    }
-
-    /// Definitions make room for themselves: events yield as for any other chunk.
-    fn push_definition(&mut self, chunk: Chunk, limit: usize, mode: BufferMode) {
-        let size = size_of_chunk(&chunk);
-        let is_stack = chunk.header.lane.kind.is_stack();
-        if is_stack && self.held_stacks + size > limit / PART_OF_STACKS {
-            return self.lose(&chunk.header, LossCause::BufferFull);
-        }
-        while self.taken() + size > limit {
-            let (victim, cause) = match mode {
-                BufferMode::Discard => (self.pop_for_definition(), LossCause::BufferFull),
-                BufferMode::Overwrite => (self.pop_oldest(), LossCause::Overwritten),
-            };
-            let Some(victim) = victim else { break };
-            self.is_short = true;
-            self.lose(&victim.header, cause);
-        }
-        if self.taken() + size > limit.saturating_add(allowance(limit)) {
-            return self.lose(&chunk.header, LossCause::BufferFull);
-        }
-        self.buffered += size;
-        self.held_stacks += if is_stack { size } else { 0 };
-        self.definitions.push_back(chunk);
-    }
-
-    /// Keeps stacks for the end: those give way that no event needs, then others, then events.
-    fn keep_stacks(&mut self, chunk: &Chunk, limit: usize) {
-        let lane = chunk.header.lane;
-        let unreadable = self.stacks.add(chunk);
-        self.lose_records(lane, LossCause::Damaged, unreadable);
-        let part = limit / PART_OF_STACKS;
-        if self.stacks.bytes() > part {
-            let needed = self.events.front().map_or(self.generation, |event| event.generation);
-            for gone in self.stacks.drop_before(needed) {
-                self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
-            }
-        }
-        while self.stacks.bytes() > part
-            && let Some(gone) = self.stacks.give_way()
-        {
-            self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
-        }
-        while self.taken() > limit
-            && let Some(victim) = self.pop_oldest()
-        {
-            self.is_short = true;
-            self.lose(&victim.header, LossCause::Overwritten);
-        }
-    }
-
-    fn take(&mut self, events: bool) -> Option<Chunk> {
-        if let Some(chunk) = self.definitions.pop_front() {
-            let size = size_of_chunk(&chunk);
-            self.buffered -= size;
-            self.held_stacks -= if chunk.header.lane.kind.is_stack() { size } else { 0 };
-            return Some(chunk);
-        }
-        if self.closed
-            && let Some(chunk) = self.kept.pop().or_else(|| self.stacks.next_chunk())
-        {
-            return Some(chunk);
-        }
-        if events { self.pop_oldest() } else { None }
-    }
-
-    /// Keeps a definition for the end; the oldest give way.
-    fn keep(&mut self, chunk: Chunk, limit: usize) {
-        self.kept.unfolded += size_of_chunk(&chunk);
-        self.kept.push(chunk);
-        self.limit_kept(limit);
-    }
-
-    /// What was folded goes before what came meanwhile.
-    fn give_back(&mut self, chunks: Vec<Chunk>, limit: usize) {
-        let later = std::mem::take(&mut self.kept);
-        chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
-        self.kept.unfolded = later.bytes;
-        later.chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
-        self.limit_kept(limit);
-    }
-
-    fn limit_kept(&mut self, limit: usize) {
-        while self.kept.bytes > limit
-            && let Some(oldest) = self.kept.pop()
-        {
-            self.lose(&oldest.header, LossCause::Overwritten);
-        }
-    }
-
-    fn is_fold_due(&self, limit: usize) -> bool {
-        self.kept.unfolded > if self.closed { 0 } else { allowance(limit) / 4 }
-    }
-
-    /// Ticks before which no event is held. What programs stamp does not count.
-    fn oldest(&self) -> Ticks {
-        let headers = self.events.iter().map(|event| &event.chunk.header);
-        headers
-            .filter(|header| header.lane.kind.traits().clock != LaneClock::Program)
-            .map(|header| header.first)
-            .min()
-            .unwrap_or(self.newest)
-    }
-
-    fn lose(&mut self, header: &ChunkHeader, cause: LossCause) {
-        *self.losses.entry((header.lane, cause)).or_default() += u64::from(header.records);
-    }
-
-    fn lose_records(&mut self, lane: Lane, cause: LossCause, records: u32) {
-        if records > 0 {
-            *self.losses.entry((lane, cause)).or_default() += u64::from(records);
-        }
-    }
-}
-
-impl KeptDefinitions {
-    fn push(&mut self, chunk: Chunk) {
-        self.bytes += size_of_chunk(&chunk);
-        self.chunks.push_back(chunk);
-    }
-
-    fn pop(&mut self) -> Option<Chunk> {
-        let chunk = self.chunks.pop_front()?;
-        self.bytes -= size_of_chunk(&chunk);
-        Some(chunk)
-    }
-}
-
 /// Bytes that definitions may take on top of a buffer of so many.
 fn allowance(bytes: usize) -> usize {
     (bytes / 2).clamp(LEAST_ALLOWANCE, DEFINITION_ALLOWANCE)
+}
+
+/// Bytes that definitions may take which are kept for snapshots.
+fn retained_bytes(bytes: usize) -> usize {
+    (bytes / 4).clamp(LEAST_RETAINED, MOST_RETAINED)
+}
+
+/// Counts what folding left out of lanes.
+fn note_folded(losses: &mut Losses, before: BTreeMap<Lane, u64>, chunks: &[Chunk]) {
+    let after = records_by_lane(chunks);
+    for (lane, records) in before {
+        let folded = records.saturating_sub(after.get(&lane).copied().unwrap_or(0));
+        if folded > 0 && lane.kind != LaneKind::Definition {
+            *losses.entry((lane, LossCause::Overwritten)).or_default() += folded;
+        }
+    }
 }
 
 fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
@@ -628,53 +432,4 @@ fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
         *records.entry(chunk.header.lane).or_default() += u64::from(chunk.header.records);
     }
     records
-}
-
-/// Bytes that a held chunk takes.
-fn size_of_chunk(chunk: &Chunk) -> usize {
-    size_of::<Chunk>() + chunk.data.capacity()
-}
-
-/// The writer thread: writes what the buffer holds until it is closed.
-///
-/// After the output failed (a full disk), it takes chunks on and counts their
-/// records as [`LossCause::DiskFull`], so that the recording ends in its usual
-/// way; what is on disk stays readable. A chunk that cannot be written for a
-/// reason of its own (its size) is counted the same way, and the rest goes on.
-///
-/// Before each chunk `longest_wait` is asked how long to wait for it at most.
-///
-/// # Errors
-///
-/// The first error of the writer, once the buffer is closed and empty.
-pub fn drain_to<W: Write>(
-    buffer: &TraceBuffer,
-    writer: &mut CaptureWriter<W>,
-    longest_wait: &mut dyn FnMut() -> Duration,
-) -> Result<(), StoreError> {
-    let mut first_error = None;
-    let mut output_failed = false;
-    loop {
-        buffer.fold();
-        buffer.find_owners();
-        let chunk = match buffer.pop(longest_wait()) {
-            Popped::Chunk(chunk) => chunk,
-            Popped::Empty => continue,
-            Popped::Closed => break,
-        };
-        let result = if output_failed { None } else { Some(writer.write(&chunk)) };
-        match result {
-            Some(Ok(())) => continue,
-            Some(Err(error)) => {
-                output_failed |= matches!(error, StoreError::Write { .. });
-                first_error = first_error.or(Some(error));
-            }
-            None => {}
-        }
-        buffer.lose(&chunk.header, LossCause::DiskFull);
-    }
-    for end in buffer.ends() {
-        writer.note_end(end);
-    }
-    first_error.map_or(Ok(()), Err)
 }

@@ -5,7 +5,8 @@
 //! first 2.2 to 6.2, with distances 1.7 to 5.4 (2 to 2,000 threads), all at more
 //! than 1 GB/s: `cargo test -p syscollect-store --test size -- --nocapture`.
 
-use crate::format::Encoding;
+use crate::ChunkHeader;
+use crate::format::{Encoding, StoredHeader};
 use crate::transpose::{columns, delta_stamps, records, undelta_stamps};
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
@@ -29,8 +30,26 @@ impl Encoder {
         }
     }
 
+    /// Header and payload of a chunk as they are stored.
+    pub(crate) fn store<'a>(
+        &'a mut self,
+        header: ChunkHeader,
+        data: &'a [u8],
+    ) -> (StoredHeader, &'a [u8]) {
+        let (encoding, payload) = self.encode(data, header.stride);
+        let stored = StoredHeader {
+            kind: header.lane.kind as u16,
+            chunk: header,
+            stored: payload.len() as u32,
+            payload_crc: crc32fast::hash(payload),
+            encoding: encoding as u8,
+            copy: 0,
+        };
+        (stored, payload)
+    }
+
     /// The form in which `data` is stored, and how that is read: not longer than `data`.
-    pub(crate) fn encode<'a>(&'a mut self, data: &'a [u8], stride: u32) -> (Encoding, &'a [u8]) {
+    fn encode<'a>(&'a mut self, data: &'a [u8], stride: u32) -> (Encoding, &'a [u8]) {
         let stride = stride as usize;
         let fixed = stride >= 8 && stride.is_multiple_of(8) && data.len().is_multiple_of(stride);
         let (encoding, input) = if fixed {

@@ -9,10 +9,13 @@
 //! Where that is not enough, the oldest stacks of that process give way which has most, of the user
 //! who has most: who makes new ones without end overwrites their own. Each process's stacks
 //! therefore lie apart, in blocks, and are put together to the chunks of their lanes in the end.
+//!
+//! A copy shares the blocks, which are not written to any more while it does.
 
 use crate::{Chunk, ChunkHeader};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::sync::Arc;
 use syscollect_model::{Lane, Ticks};
 use syscollect_records::StackHeader;
 
@@ -48,11 +51,12 @@ struct Block {
 }
 
 /// What a process has.
+#[derive(Clone)]
 struct ProcessStacks {
     whose: StackOwner,
     /// Whose it is was looked up in this generation: its number may be another's by the next.
     is_settled: bool,
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Arc<Block>>,
     /// Blocks that went before the first of these.
     gone: u64,
     /// Of each lane the block that is being filled, by its number of all that the process had.
@@ -75,7 +79,7 @@ pub(crate) struct DroppedStacks {
 }
 
 /// The stacks that are kept.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct KeptStacks {
     processes: BTreeMap<u32, ProcessStacks>,
     ranks: UserRanks,
@@ -220,7 +224,7 @@ impl KeptStacks {
     }
 
     /// The blocks of a lane, of each process.
-    fn take_lane(&mut self, lane: Lane) -> Vec<VecDeque<Block>> {
+    fn take_lane(&mut self, lane: Lane) -> Vec<VecDeque<Arc<Block>>> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         let mut taken = Vec::new();
         for pid in pids {
@@ -254,6 +258,8 @@ impl ProcessStacks {
         let open = self.open.get(&lane).and_then(|number| number.checked_sub(self.gone));
         let block = open.and_then(|index| self.blocks.get_mut(index as usize));
         let capacity = block.as_ref().map_or(0, |block| block.data.capacity());
+        // One that a copy shares is not written to.
+        let block = block.and_then(Arc::get_mut);
         if let Some(block) = block.filter(|block| block.has_room(generation, record.len())) {
             block.add(record);
             return;
@@ -267,7 +273,7 @@ impl ProcessStacks {
         block.add(record);
         self.bytes += block.size();
         self.open.insert(lane, self.gone + self.blocks.len() as u64);
-        self.blocks.push_back(block);
+        self.blocks.push_back(Arc::new(block));
     }
 
     /// Whether its oldest stacks are of before that generation.
@@ -276,7 +282,7 @@ impl ProcessStacks {
     }
 
     /// Takes the oldest block.
-    fn pop(&mut self) -> Option<Block> {
+    fn pop(&mut self) -> Option<Arc<Block>> {
         let block = self.blocks.pop_front()?;
         self.gone += 1;
         self.bytes -= block.size() + if self.blocks.is_empty() { PROCESS } else { 0 };
@@ -284,11 +290,11 @@ impl ProcessStacks {
     }
 
     /// Takes all blocks of a lane, when none is filled any more.
-    fn take_lane(&mut self, lane: Lane) -> VecDeque<Block> {
+    fn take_lane(&mut self, lane: Lane) -> VecDeque<Arc<Block>> {
         self.open.clear();
         let (taken, others) = self.blocks.drain(..).partition(|block| block.lane == lane);
         self.blocks = others;
-        self.bytes = self.blocks.iter().map(Block::size).sum();
+        self.bytes = self.blocks.iter().map(|block| block.size()).sum();
         self.bytes += if self.blocks.is_empty() { 0 } else { PROCESS };
         taken
     }
@@ -318,13 +324,13 @@ fn next_record(data: &[u8]) -> Option<(u32, usize)> {
 }
 
 /// Who has how much.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct UserRanks {
     users: BTreeMap<StackOwner, UserStacks>,
     by_bytes: BTreeSet<(usize, StackOwner)>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct UserStacks {
     bytes: usize,
     processes: BTreeSet<(usize, u32)>,
@@ -355,6 +361,7 @@ impl UserRanks {
 }
 
 /// A lane on its way out: the stacks of its processes, put in order of time.
+#[derive(Clone)]
 struct EndingLane {
     lane: Lane,
     processes: Vec<EndingProcess>,
@@ -370,14 +377,15 @@ struct EndingLane {
 }
 
 /// What is left of a process's blocks of one lane.
+#[derive(Clone)]
 struct EndingProcess {
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Arc<Block>>,
     /// Where the next record of the first block begins.
     at: usize,
 }
 
 impl EndingLane {
-    fn new(lane: Lane, sent: Sent, of_processes: Vec<VecDeque<Block>>) -> Self {
+    fn new(lane: Lane, sent: Sent, of_processes: Vec<VecDeque<Arc<Block>>>) -> Self {
         let blocks = of_processes.iter().flatten();
         let records: u64 = blocks.clone().map(|block| u64::from(block.records)).sum();
         let bytes: usize = blocks.map(|block| block.data.len()).sum();

@@ -44,6 +44,8 @@ mod buffer;
 mod chunk;
 mod codec;
 mod definition;
+mod drain;
+mod encoded_chunk;
 mod error;
 mod file_parts;
 mod format;
@@ -58,7 +60,7 @@ mod shares;
 mod transpose;
 mod writer;
 
-pub use buffer::{BufferMode, Fold, Popped, TraceBuffer, UserOf, drain_to};
+pub use buffer::{BufferMode, BufferSnapshot, Fold, Popped, TraceBuffer, UserOf};
 pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
@@ -66,6 +68,8 @@ pub use definition::{
     KnownThread, LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole,
     TracepointDefinition, TracepointField, TracepointFieldKind, UnwoundStack,
 };
+pub use drain::drain_to;
+pub use encoded_chunk::EncodedChunk;
 pub use error::StoreError;
 pub use file_parts::{FilePart, FilePartsWriter, PART_MAX, TakePart};
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};

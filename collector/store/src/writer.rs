@@ -2,7 +2,7 @@
 
 use crate::codec::Encoder;
 use crate::format::{CHUNK_HEADER, FILLER, MAX_CHUNK, StoredHeader, file_header};
-use crate::{Chunk, ChunkHeader, Definition, LaneEnd, StoreError};
+use crate::{Chunk, ChunkHeader, Definition, EncodedChunk, LaneEnd, StoreError};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use syscollect_model::{Lane, LaneKind, Ticks};
@@ -95,10 +95,18 @@ impl<W: Write> CaptureWriter<W> {
             stored.copy = 1;
             self.keep_copy(stored);
         }
-        match self.written.checked_sub(COPY_DISTANCE) {
-            Some(offset) => self.write_copies_until(offset),
-            None => Ok(()),
-        }
+        self.write_due_copies()
+    }
+
+    /// Writes a chunk of events that has the form of the file already.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Write`] when the output refuses it.
+    pub fn write_encoded(&mut self, chunk: &EncodedChunk) -> Result<(), StoreError> {
+        self.put(chunk.bytes())?;
+        self.note_end(LaneEnd::after(chunk.header()));
+        self.write_due_copies()
     }
 
     /// Writes a definition. Long lists are divided among several chunks.
@@ -157,15 +165,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Puts header and payload together in `self.bytes`.
     fn encode(&mut self, header: ChunkHeader, data: &[u8]) -> StoredHeader {
-        let (encoding, payload) = self.encoder.encode(data, header.stride);
-        let stored = StoredHeader {
-            kind: header.lane.kind as u16,
-            chunk: header,
-            stored: payload.len() as u32,
-            payload_crc: crc32fast::hash(payload),
-            encoding: encoding as u8,
-            copy: 0,
-        };
+        let (stored, payload) = self.encoder.store(header, data);
         self.bytes.clear();
         self.bytes.extend_from_slice(&stored.to_bytes());
         self.bytes.extend_from_slice(payload);
@@ -177,6 +177,14 @@ impl<W: Write> CaptureWriter<W> {
         let mut bytes = self.bytes.clone();
         bytes[..CHUNK_HEADER].copy_from_slice(&stored.to_bytes());
         self.copies.push_back(Copy { end: self.written, bytes });
+    }
+
+    /// Writes the second copies that are due.
+    fn write_due_copies(&mut self) -> Result<(), StoreError> {
+        match self.written.checked_sub(COPY_DISTANCE) {
+            Some(offset) => self.write_copies_until(offset),
+            None => Ok(()),
+        }
     }
 
     /// Writes the second copies of chunks that end at `offset` or before.

@@ -39,6 +39,7 @@ fn hits(sequence: u64) -> Chunk {
 fn pop_all(buffer: &TraceBuffer) -> Vec<Chunk> {
     std::iter::from_fn(|| match buffer.pop(Duration::ZERO) {
         Popped::Chunk(chunk) => Some(chunk),
+        Popped::Encoded(chunk) => panic!("nobody encoded {:?}", chunk.header()),
         Popped::Empty | Popped::Closed => None,
     })
     .collect()

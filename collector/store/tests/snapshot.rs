@@ -1,0 +1,150 @@
+//! A buffer that overwrites: what it keeps takes less room than it came in, and can be written while
+//! the recording goes on.
+
+mod scenario;
+
+use scenario::chunk;
+use std::time::{Duration, Instant};
+use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_records::{RecordKind, StackHeader, Stamp};
+use syscollect_store::{
+    BufferMode, BufferSnapshot, CaptureReader, CaptureWriter, Chunk, Damage, Fold, StoreError,
+    TraceBuffer, drain_to,
+};
+
+const SCHED: Lane = Lane::new(LaneKind::Sched, 1);
+const STACK: Lane = Lane::new(LaneKind::SchedStack, 1);
+const LOG: Lane = Lane::new(LaneKind::ZoneLog, 1);
+const TASK: Lane = Lane::new(LaneKind::Task, 1);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Leaves all as it is, but for what happened before the oldest event.
+struct KeepSince;
+
+impl Fold for KeepSince {
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk> {
+        chunks.into_iter().filter(|chunk| chunk.header.last >= oldest).collect()
+    }
+}
+
+fn event(sequence: u64) -> Chunk {
+    chunk(SCHED, sequence, sequence * 1024, 1024, 16)
+}
+
+/// The `sequence`th chunk of stacks: one, of two frames.
+fn stack(sequence: u64) -> Chunk {
+    let mut chunk = chunk(STACK, sequence, sequence, 1, 0);
+    let stamp = Stamp::new(chunk.header.first.0, RecordKind::Stack);
+    let id = sequence as u32 + 1;
+    let header = StackHeader { stamp, id, tgid: 7, frames: 2, ..Default::default() };
+    chunk.data = [header.as_bytes(), &[1; 16]].concat();
+    chunk.header.length = chunk.data.len() as u32;
+    chunk
+}
+
+/// The snapshot as a file has it, and the records that it lacks.
+fn written_with_losses(snapshot: BufferSnapshot) -> (CaptureReader, Vec<(Lane, u64)>) {
+    let written = (|| {
+        let mut writer = CaptureWriter::create(Vec::new())?;
+        let losses = snapshot.write_to(&mut writer, &mut KeepSince)?;
+        Ok::<_, StoreError>((CaptureReader::from_bytes(writer.finish()?)?, losses))
+    })();
+    let (reader, losses) = written.expect("it goes to memory");
+    // What is overwritten lies before all that is there.
+    let inside = reader.damage().iter().find(|one| !matches!(one, Damage::Gap { after: None, .. }));
+    assert_eq!(inside, None);
+    (reader, losses.into_iter().map(|(lane, _, records)| (lane, records)).collect())
+}
+
+fn written(snapshot: BufferSnapshot) -> CaptureReader {
+    written_with_losses(snapshot).0
+}
+
+fn data(reader: &CaptureReader, lane: Lane) -> Vec<Vec<u8>> {
+    let chunks = reader.chunks(lane).iter().map(|entry| reader.read(entry).expect("it is whole"));
+    chunks.map(|chunk| chunk.data).collect()
+}
+
+fn sequences(reader: &CaptureReader, lane: Lane) -> Vec<u64> {
+    reader.chunks(lane).iter().map(|entry| entry.sequence).collect()
+}
+
+fn overwriting(bytes: usize) -> TraceBuffer {
+    TraceBuffer::new(bytes, BufferMode::Overwrite).retaining(true)
+}
+
+#[test]
+fn what_waits_for_the_end_takes_less_room_and_reads_as_it_was() {
+    let buffer = overwriting(1 << 20);
+    (0..32).for_each(|sequence| buffer.push(event(sequence)));
+    let before = buffer.buffered();
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+            drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap();
+            writer.finish().unwrap()
+        });
+        let end = Instant::now() + PATIENCE;
+        while buffer.buffered() > before / 2 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(buffer.buffered() <= before / 2, "{} of {before} bytes", buffer.buffered());
+        // More than would have fitted in as it came.
+        (32..96).for_each(|sequence| {
+            buffer.push(event(sequence));
+            std::thread::sleep(Duration::from_millis(1));
+        });
+        let snapshot = written(buffer.snapshot(None));
+        buffer.close();
+        let reader = CaptureReader::from_bytes(writer.join().unwrap()).unwrap();
+        let expected: Vec<Vec<u8>> = (0..96).map(|sequence| event(sequence).data).collect();
+        assert_eq!((data(&reader, SCHED), data(&snapshot, SCHED)), (expected.clone(), expected));
+        assert!(buffer.losses().is_empty());
+    });
+}
+
+#[test]
+fn a_snapshot_has_what_the_buffer_holds_then_and_the_recording_goes_on() {
+    let buffer = overwriting(1 << 20);
+    buffer.push(chunk(LOG, 0, 0, 1, 72));
+    for sequence in 0..3 {
+        buffer.push(stack(sequence));
+        buffer.push(chunk(TASK, sequence, sequence, 1, 64));
+        buffer.push(event(sequence));
+    }
+    let first = buffer.snapshot(None);
+    for sequence in 3..5 {
+        buffer.push(stack(sequence));
+        buffer.push(event(sequence));
+    }
+    let second = written(buffer.snapshot(None));
+    let first = written(first);
+    for (reader, count) in [(first, 3), (second, 5)] {
+        assert_eq!(sequences(&reader, SCHED), (0..count).collect::<Vec<_>>());
+        let stacks: Vec<u8> = data(&reader, STACK).concat();
+        let ids = stacks.chunks(40).filter_map(StackHeader::from_bytes).map(|stack| stack.id);
+        assert_eq!(ids.collect::<Vec<_>>(), (1..=count as u32).collect::<Vec<_>>());
+        assert_eq!((sequences(&reader, LOG), sequences(&reader, TASK)), (vec![0], vec![0, 1, 2]));
+    }
+}
+
+#[test]
+fn a_snapshot_of_the_last_moment_has_no_older_events_and_no_stacks_that_only_those_need() {
+    let buffer = overwriting(1 << 20);
+    buffer.push(stack(0));
+    buffer.push(chunk(TASK, 0, 0, 1, 64));
+    buffer.push(event(0));
+    buffer.begin_stacks_anew();
+    buffer.stacks_begun_anew();
+    std::thread::sleep(Duration::from_millis(300));
+    buffer.push(stack(1));
+    buffer.push(chunk(TASK, 1, 1, 1, 64));
+    buffer.push(event(1));
+    let (reader, lacks) = written_with_losses(buffer.snapshot(Some(Duration::from_millis(200))));
+    assert_eq!(sequences(&reader, SCHED), [1]);
+    assert_eq!(data(&reader, STACK).concat(), stack(1).data);
+    assert_eq!(sequences(&reader, TASK), [1], "folded up to its oldest event");
+    assert_eq!(lacks, [(SCHED, 1024), (TASK, 1), (STACK, 1)]);
+    let (all, lacks) = written_with_losses(buffer.snapshot(None));
+    assert_eq!((sequences(&all, SCHED), lacks), (vec![0, 1], Vec::new()), "the buffer has all");
+}
