@@ -43,7 +43,7 @@ pub enum PerfMapOutcome {
 }
 
 /// A list of code that is pinned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CodeList {
     pub(crate) file: OpenedFile,
     /// When it was found to be the list of the process.
@@ -58,7 +58,7 @@ impl CodeList {
 }
 
 /// Lists of one kind, by process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct CodeLists {
     /// In order of `taken`.
     lists: FxHashMap<u32, Vec<CodeList>>,

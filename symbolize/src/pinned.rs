@@ -41,7 +41,8 @@ pub struct ReleasedFiles {
 ///
 /// [`new`](Self::new) raises this process's limit of open files (RLIMIT_NOFILE);
 /// programs that are started afterwards inherit that, unless the starter resets it.
-#[derive(Debug, Default)]
+/// A copy shares the open files.
+#[derive(Clone, Debug, Default)]
 pub struct PinnedFiles {
     modules: FxHashMap<String, Vec<(BuildId, PinnedPath)>>,
     /// What is known of files observed before: most mappings show the same few libraries.
@@ -62,14 +63,14 @@ fn identity(data: &FileData) -> FileIdentity {
     (data.device, data.inode, data.size, data.written)
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PinnedPath {
     File(PinnedFile),
     /// Two files had this path and build id: whose offsets are whose cannot be told.
     Ambiguous,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PinnedFile {
     file: OpenedFile,
     identity: FileIdentity,
@@ -503,7 +504,7 @@ fn hold_list(
 const NOBODY: u32 = u32::MAX;
 
 /// How many files are pinned, and for whom.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct FileQuota {
     free: usize,
     by_user: FxHashMap<u32, usize>,

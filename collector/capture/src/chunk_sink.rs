@@ -28,6 +28,10 @@ pub(crate) struct ChunkSink {
     mode: BufferMode,
     /// Whether another file may follow.
     rotates: bool,
+    /// What came longer ago gives way when overwriting.
+    span: Option<Duration>,
+    /// Whether the buffer keeps what snapshots need.
+    retains: bool,
     tee: Option<Tee>,
     state: Mutex<SinkState>,
 }
@@ -56,21 +60,20 @@ struct Overlap {
     chunks: Vec<Chunk>,
 }
 
-fn empty_buffer(limit: usize, mode: BufferMode) -> TraceBuffer {
-    TraceBuffer::new(limit, mode).folding(Box::new(TaskFold)).asking(payer_of)
-}
-
 impl ChunkSink {
     /// Begins with the first file, through a buffer of `limit` bytes.
     pub(crate) fn new(limit: usize, mode: BufferMode, rotates: bool) -> Self {
         let state = SinkState {
-            buffer: Arc::new(empty_buffer(limit, mode)),
+            buffer: Arc::new(TraceBuffer::new(limit, mode)),
             began: BTreeMap::new(),
             ends: BTreeMap::new(),
             standing: RepeatedChunks::default(),
             overlap: None,
         };
-        Self { limit, mode, rotates, tee: None, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        let sink = Self { limit, mode, rotates, span: None, retains: false, tee: None, state };
+        sink.lock().buffer = Arc::new(sink.empty_buffer());
+        sink
     }
 
     /// The buffer of the present file.
@@ -135,9 +138,23 @@ impl ChunkSink {
 
     /// What came longer ago than `span` gives way when overwriting, which is done in one file only.
     #[must_use]
-    pub(crate) fn spanning(self, span: Option<Duration>) -> Self {
-        self.lock().buffer = Arc::new(empty_buffer(self.limit, self.mode).spanning(span));
+    pub(crate) fn spanning(mut self, span: Option<Duration>) -> Self {
+        self.span = span;
+        self.lock().buffer = Arc::new(self.empty_buffer());
         self
+    }
+
+    /// Snapshots will be taken, of a recording into one file.
+    #[must_use]
+    pub(crate) fn retaining(mut self, retains: bool) -> Self {
+        self.retains = retains;
+        self.lock().buffer = Arc::new(self.empty_buffer());
+        self
+    }
+
+    fn empty_buffer(&self) -> TraceBuffer {
+        let buffer = TraceBuffer::new(self.limit, self.mode).spanning(self.span);
+        buffer.retaining(self.retains).folding(Box::new(TaskFold)).asking(payer_of)
     }
 
     /// Whether newer events take the place of older ones.
@@ -174,7 +191,7 @@ impl ChunkSink {
         let definitions =
             definitions.filter(|(lane, _)| lane.kind.traits().next_file == NextFile::Restated);
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
-        let next = Arc::new(empty_buffer(self.limit, self.mode));
+        let next = Arc::new(self.empty_buffer());
         for chunk in state.standing.chunks.iter().chain(&overlap.chunks) {
             next.push(state.counted(chunk.clone()));
         }

@@ -3,6 +3,7 @@
 
 mod file_change;
 mod shared;
+mod snapshot;
 mod start;
 
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub(crate) struct Collector {
     stacks_lost: u64,
     /// When a recording that overwrites asked for all stacks anew.
     asked_anew: Instant,
+    /// Of a recording that overwrites, what snapshots of it need.
+    history: snapshot::SnapshotHistory,
     /// When [`Self::do_periodic_work`] began last.
     periodic_work_at: Option<Instant>,
     /// The present file.
@@ -195,6 +198,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             asked_anew: Instant::now(),
+            history: snapshot::SnapshotHistory::default(),
             periodic_work_at: None,
             file: FileStart::of_the_first(),
             attached: Instant::now(),
@@ -234,6 +238,7 @@ impl Collector {
             {
                 self.output.sink.nothing_before(ticks);
             }
+            self.answer_snapshots();
             if self.is_periodic_work_due() {
                 self.follow_cpus();
                 self.do_periodic_work();
@@ -303,6 +308,9 @@ impl Collector {
         if losses == self.last_losses {
             return;
         }
+        if self.output.sink.is_overwriting() {
+            self.history.lost(&losses);
+        }
         self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
         // Where events wait for the end, so does what was lost: said each time, it would fill a
         // disk.
@@ -334,6 +342,8 @@ impl Collector {
         // Events that refer to stacks of before have been written by now.
         self.drain(true);
         buffer.stacks_begun_anew();
+        let stacks = self.take_stacks_in_memory();
+        self.history.stacks_begun_anew(stacks);
         self.asked_anew = Instant::now();
     }
 
@@ -367,17 +377,28 @@ impl Collector {
     /// The session as it is known in the end: the exact tick rate, the clocks
     /// of CPUs that came up, what turned out to be missing.
     pub(crate) fn describe_again(&mut self) {
-        let Some(machine) = &self.machine else { return };
-        self.session.tick_rate_hz = machine.readings.tick_rate_hz();
-        self.sources.iter().for_each(|source| source.describe(&mut self.session));
-        self.session.notes.clone_from(&self.missing);
-        self.output.define(&Definition::Session(Box::new(self.session.clone())));
+        if self.machine.is_some() {
+            self.session = self.present_session();
+            self.output.define(&Definition::Session(Box::new(self.session.clone())));
+        }
+    }
+
+    /// The session as it is known now.
+    fn present_session(&self) -> SessionInfo {
+        let mut session = self.session.clone();
+        if let Some(machine) = &self.machine {
+            session.tick_rate_hz = machine.readings.tick_rate_hz();
+            self.sources.iter().for_each(|source| source.describe(&mut session));
+            session.notes.clone_from(&self.missing);
+        }
+        session
     }
 
     fn end(mut self) -> EndedRecording {
         let online =
             self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
+        shared.snapshots.close();
         shared.begins(EndingPhase::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
         shared.begins(EndingPhase::Draining);

@@ -77,6 +77,7 @@ mod ring_buffers;
 mod shares;
 mod sleepers;
 mod snapshot;
+mod snapshots;
 mod source;
 mod stage;
 mod support;
@@ -95,6 +96,7 @@ pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
 pub use priority::{RaisedSession, restore_session};
 pub use recording::{Progress, Recorded, Recording};
+pub use snapshots::{SnapshotOrder, SnapshotTaker};
 pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};
 #[doc(hidden)]

@@ -63,9 +63,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// counted. And as much is heard before the next turn.
 const UNHEARD_MAX: usize = 65_536;
 const HEARD_AT_ONCE: usize = 8192;
-/// How long a file's end waits for the turns of those who had no share yet, and the recording's
-/// also for others: whoever took the least comes first.
+/// How long a file's end, and a snapshot, wait for the turns of those who had no share yet, and the
+/// recording's end also for others: whoever took the least comes first.
 const BETWEEN_FILES: Duration = Duration::from_secs(1);
+const BEFORE_SNAPSHOT: Duration = Duration::from_millis(200);
 const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// How long the end of a recording waits for all that was observed to be noted, and then for the thread
 /// to end: it may stand in a file of anybody's.
@@ -113,6 +114,16 @@ enum MetadataMessage {
     /// Another file began: what is there is noted anew, and the files that were pinned so far go
     /// there.
     NextFile(Sender<PinnedFiles>),
+    /// A snapshot is taken: what was observed is noted, and this is sent.
+    Snapshot(Sender<MetadataSnapshot>),
+}
+
+/// What a snapshot needs beside what was noted in the buffer.
+pub(crate) struct MetadataSnapshot {
+    /// The files that were mapped so far.
+    pub(crate) pinned: PinnedFiles,
+    /// Who lives now, and under which names.
+    pub(crate) processes: Vec<Definition>,
 }
 
 /// What the recording is like.
@@ -151,7 +162,7 @@ impl MetadataThread {
             recorder.follow(&received, &ours);
             let noted = recorder.end(&ours);
             if ours.read_names.load(Ordering::Acquire) {
-                note_names(&sink, clock);
+                names(clock).iter().for_each(|names| sink.define(names));
             }
             noted
         })?;
@@ -190,6 +201,13 @@ impl MetadataThread {
             self.reported.as_ref().map(|reported| reported.send(MetadataMessage::NextFile(pinned)));
     }
 
+    /// A snapshot of the recording is taken: what was observed is noted soon, upon which the answer
+    /// comes.
+    pub(crate) fn snapshot(&self, answer: Sender<MetadataSnapshot>) {
+        let _ =
+            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::Snapshot(answer)));
+    }
+
     /// Waits until everything is noted; the pinned files, and what to say of what is
     /// not noted. With `read_names` the names of all that lives are noted once more.
     pub(crate) fn finish(&mut self, read_names: bool) -> (PinnedFiles, Vec<String>) {
@@ -225,8 +243,8 @@ impl MetadataThread {
     }
 }
 
-/// Notes who lives now, and under which names.
-fn note_names(sink: &ChunkSink, clock: ClockSource) {
+/// Who lives now, and under which names.
+fn names(clock: ClockSource) -> Vec<Definition> {
     let noted = ticks_now(clock);
     // Without command lines, which are noted already, as far as they can be read.
     let mut processes = crate::snapshot::processes(Path::new("/"));
@@ -234,9 +252,8 @@ fn note_names(sink: &ChunkSink, clock: ClockSource) {
     processes
         .iter_mut()
         .for_each(|process| (process.noted, process.names_read) = (noted, names_read));
-    for some in processes.chunks(PROCESSES_AT_ONCE) {
-        sink.define(&Definition::Processes(some.to_vec()));
-    }
+    let some = processes.chunks(PROCESSES_AT_ONCE);
+    some.map(|processes| Definition::Processes(processes.to_vec())).collect()
 }
 
 /// Records metadata, one task in each turn.
@@ -424,6 +441,7 @@ impl<'a> MetadataRecorder<'a> {
                         self.add_observed(observed);
                     }
                     Ok(MetadataMessage::NextFile(before)) => self.next_file(&before, orders),
+                    Ok(MetadataMessage::Snapshot(answer)) => self.snapshot(&answer, orders),
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
@@ -584,6 +602,16 @@ impl<'a> MetadataRecorder<'a> {
         // Whoever names that file may have given up.
         let _ = before.send(std::mem::replace(&mut self.pinned, PinnedFiles::new()));
         self.add_all();
+    }
+
+    /// Notes what waits, as far as its users have their share, and what a snapshot needs besides.
+    fn snapshot(&mut self, answer: &Sender<MetadataSnapshot>, orders: &SharedState) {
+        self.look_for_perf_maps();
+        self.take_all(orders, BEFORE_SNAPSHOT, |turns| turns.next(Instant::now()));
+        self.push_batches(Duration::ZERO);
+        let (pinned, processes) = (self.pinned.clone(), names(self.clock));
+        // Whoever takes the snapshot may have given up.
+        let _ = answer.send(MetadataSnapshot { pinned, processes });
     }
 
     /// Notes what waits, then for a while also of users who had their share; what to say of the

@@ -33,6 +33,8 @@ pub struct RecordOptions {
     pub mode: BufferMode,
     /// When the newest events are kept: what came longer ago than this gives way, too.
     pub buffer_span: Option<Duration>,
+    /// Snapshots of it will be taken: what they need is kept.
+    pub snapshots: bool,
     /// Check every so many cached kernel stacks against a walk, and send the memory of every so
     /// many user stacks, so that they can be walked again; 0 for never.
     pub cross_check_every: u32,
@@ -80,6 +82,7 @@ impl Default for RecordOptions {
             buffer_bytes: 64 << 20,
             mode: BufferMode::Discard,
             buffer_span: None,
+            snapshots: false,
             cross_check_every: 0,
             probes: Vec::new(),
             gpu: false,

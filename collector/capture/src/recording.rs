@@ -18,6 +18,7 @@ use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 use crate::priority::RaisedSession;
 use crate::snapshot::with_descendants;
+use crate::snapshots::SnapshotTaker;
 use crate::unwind::StacksInMemory;
 use crate::usage::CostAccount;
 use crate::worker::{Unfinished, Worker};
@@ -138,7 +139,8 @@ impl Recording {
             .as_ref()
             .map(|rotation| RotationLimits { every: rotation.every, bytes: rotation.bytes });
         let sink = ChunkSink::new(options.buffer_bytes, options.mode, pace.is_some());
-        let sink = sink.spanning(options.buffer_span).with_tee(options.tee.clone());
+        let sink = sink.spanning(options.buffer_span).retaining(options.snapshots);
+        let sink = sink.with_tee(options.tee.clone());
         let sink = Arc::new(sink);
         let shared = Arc::new(Shared::default());
         let (mut begin, begun) = Begin::new();
@@ -192,6 +194,12 @@ impl Recording {
             written_in_all: load(&files.written_in_all),
             buffered: self.sink.buffer().buffered() as u64,
         }
+    }
+
+    /// What takes snapshots of a recording that overwrites and [keeps what they
+    /// need](RecordOptions::snapshots).
+    pub fn snapshots(&self) -> SnapshotTaker {
+        SnapshotTaker::new(self.shared.clone(), self.collector.thread().clone(), self.began)
     }
 
     /// What this machine lacks, in words, each once.

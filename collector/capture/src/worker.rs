@@ -42,6 +42,11 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self { done, thread: thread.thread().clone() })
     }
 
+    /// The thread.
+    pub(crate) fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
     /// Wakes the thread where it is parked.
     pub(crate) fn unpark(&self) {
         self.thread.unpark();

@@ -119,6 +119,8 @@ stored_names!(
         MaxSize = "max-size",
         /// The recording goes on in another file.
         Rotation = "rotation",
+        /// It goes on: this is what it held when somebody, or a trigger, asked for it.
+        Snapshot = "snapshot",
         /// The launched command could not be run.
         Failed = "failed",
         /// The recorded chunks that were replayed are over.

@@ -1,6 +1,6 @@
 //! What is known of the machine and the recording as a whole.
 
-use crate::{OperatingSystem, RecorderWork, SampleEvent, StackOrigin, StopReason, Time};
+use crate::{OperatingSystem, RecorderWork, SampleEvent, StackOrigin, StopReason, Ticks, Time};
 use serde::{Deserialize, Serialize};
 
 /// The machine, the kernel and the way of recording, as noted at the start.
@@ -61,6 +61,29 @@ pub struct SessionInfo {
     pub mappings_unrecorded: bool,
     /// Process id namespace and others that change how ids read; empty on the host.
     pub notes: Vec<String>,
+    /// Why a snapshot was taken, where it is one of a recording that goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotMark>,
+}
+
+/// Why and when a snapshot of a recording was taken that goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SnapshotMark {
+    /// Why: the words of who asked, or what the trigger saw.
+    pub reason: String,
+    /// The trigger's name; empty where somebody asked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trigger: String,
+    /// When it was asked for, or when the event ended that the trigger waits for.
+    pub at: Ticks,
+    /// The thread that it is about, 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tid: u32,
+}
+
+fn is_zero(tid: &u32) -> bool {
+    *tid == 0
 }
 
 impl SessionInfo {

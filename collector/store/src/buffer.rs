@@ -389,6 +389,11 @@ impl TraceBuffer {
         (state.is_short && self.span.is_some_and(|span| oldest < span)).then_some(oldest)
     }
 
+    /// How far back its events reach.
+    pub fn reach(&self) -> Duration {
+        self.lock().events.oldest().map_or(Duration::ZERO, |event| event.came.elapsed())
+    }
+
     /// Bytes held now.
     pub fn buffered(&self) -> usize {
         let state = self.lock();

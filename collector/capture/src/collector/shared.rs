@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::files::FileAccount;
+use crate::snapshots::SnapshotRequests;
 
 /// What the threads tell one another.
 #[derive(Default)]
@@ -13,6 +14,8 @@ pub(crate) struct Shared {
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) files: Arc<FileAccount>,
+    /// Who asks for snapshots.
+    pub(crate) snapshots: SnapshotRequests,
     /// What the collector does at its end: a [`EndingPhase`].
     pub(crate) step: AtomicU8,
 }

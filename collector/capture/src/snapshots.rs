@@ -1,0 +1,273 @@
+//! Snapshots of a recording that keeps the newest events: what it holds goes to a file while it
+//! goes on.
+//!
+//! The collector's thread hands out what the trace buffer holds, which takes some milliseconds;
+//! whoever asks for the snapshot writes it on a thread of their own.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use syscollect_model::{RecorderSummary, SessionInfo, SnapshotMark};
+use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
+use syscollect_symbolize::PinnedFiles;
+
+use crate::collector::Shared;
+use crate::error::CaptureError;
+use crate::files::buffer_loss;
+use crate::fold::TaskFold;
+use crate::metadata::MetadataSnapshot;
+use crate::priority::RaisedSession;
+use crate::recording::Recorded;
+use crate::unwind::StacksInMemory;
+use crate::usage::CostAccount;
+
+/// How long a snapshot waits for what was observed to be noted. What is not by then lacks a name.
+const LONGEST_NOTING: Duration = Duration::from_secs(3);
+/// How long it waits for the collector, which looks for orders each time that it empties the lanes.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotOrder {
+    /// Only the events of that time before now; `None` for all.
+    pub last: Option<Duration>,
+    /// Why.
+    pub mark: SnapshotMark,
+}
+
+/// What the collector is asked for, on its thread.
+pub(crate) enum SnapshotRequest {
+    /// What was observed is to be noted.
+    Metadata(Sender<MetadataSnapshot>),
+    /// What the buffer holds; with the time before now that is wanted of it.
+    Buffer(Sender<SnapshotParts>, Option<Duration>),
+}
+
+/// What the collector hands out.
+pub(crate) struct SnapshotParts {
+    pub(crate) buffer: BufferSnapshot,
+    pub(crate) session: SessionInfo,
+    pub(crate) summary: RecorderSummary,
+    /// What was lost before the trace buffer.
+    pub(crate) losses: Vec<LaneLoss>,
+    pub(crate) stacks: StacksInMemory,
+}
+
+/// Requests on their way to the collector.
+pub(crate) struct SnapshotRequests {
+    /// Whether there are any, for a look that costs nothing.
+    are_there: AtomicBool,
+    /// `None` once nobody answers any more.
+    queue: Mutex<Option<Vec<SnapshotRequest>>>,
+}
+
+impl Default for SnapshotRequests {
+    fn default() -> Self {
+        Self { are_there: AtomicBool::new(false), queue: Mutex::new(Some(Vec::new())) }
+    }
+}
+
+impl SnapshotRequests {
+    fn add(&self, request: SnapshotRequest) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.push(request);
+        }
+        self.are_there.store(true, Ordering::Release);
+    }
+
+    /// Nobody answers any more, which those learn who wait.
+    pub(crate) fn close(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<SnapshotRequest>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was asked for since this was last called.
+    pub(crate) fn take(&self) -> Vec<SnapshotRequest> {
+        if !self.are_there.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// Takes snapshots of a recording, from any thread; several at once are independent.
+#[derive(Clone)]
+pub struct SnapshotTaker {
+    shared: Arc<Shared>,
+    collector: Thread,
+    began: Instant,
+}
+
+impl SnapshotTaker {
+    pub(crate) fn new(shared: Arc<Shared>, collector: Thread, began: Instant) -> Self {
+        Self { shared, collector, began }
+    }
+
+    /// Writes what the recording holds into `file`. The capture is complete then, but for the names
+    /// of what stacks lead through, as that of a recording that has just ended.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError::System`] when the recording has ended, [`CaptureError::Store`] when the file
+    /// takes nothing. If it takes a part only, [`Recorded::error`] says so.
+    pub fn take(&self, order: &SnapshotOrder, file: File) -> Result<Recorded, CaptureError> {
+        let metadata = self.ask(SnapshotRequest::Metadata, LONGEST_NOTING);
+        let parts = self
+            .ask(|answer| SnapshotRequest::Buffer(answer, order.last), LONGEST_WAIT)
+            .ok_or_else(|| {
+                let error = std::io::Error::other("it has ended, or stands still");
+                CaptureError::system("the recording of which a snapshot was asked for", error)
+            })?;
+        let (pinned, processes) = match metadata {
+            Some(MetadataSnapshot { pinned, processes }) => (pinned, processes),
+            None => (PinnedFiles::default(), Vec::new()),
+        };
+        let SnapshotParts { buffer, mut session, mut summary, mut losses, stacks } = parts;
+        session.snapshot = Some(order.mark.clone());
+        let oldest = buffer.oldest();
+        summary.duration_ns = nanoseconds(order.mark.at.0.saturating_sub(oldest.0), &session);
+        let written = write(file, buffer, &processes, session, &mut losses, &summary);
+        Ok(Recorded {
+            pinned,
+            stacks,
+            duration: Duration::from_nanos(summary.duration_ns),
+            attaching: Duration::ZERO,
+            records: 0,
+            error: written.err().map(|error| error.to_string()),
+            summary,
+            losses,
+            losses_before: Vec::new(),
+            costs: CostAccount::default(),
+            priority: RaisedSession::default(),
+        })
+    }
+
+    /// For how long it records.
+    pub fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// `None` where no answer comes: then nobody holds the other end, or not in time.
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(Sender<T>) -> SnapshotRequest,
+        longest: Duration,
+    ) -> Option<T> {
+        let (answer, received) = channel();
+        self.shared.snapshots.add(request(answer));
+        self.collector.unpark();
+        received.recv_timeout(longest).ok()
+    }
+}
+
+fn nanoseconds(ticks: u64, session: &SessionInfo) -> u64 {
+    (ticks as f64 * 1e9 / session.tick_rate_hz.max(1.0)) as u64
+}
+
+/// Writes all of the file, and adds to `losses` what the buffer lacks.
+fn write(
+    file: File,
+    buffer: BufferSnapshot,
+    processes: &[Definition],
+    session: SessionInfo,
+    losses: &mut Vec<LaneLoss>,
+    summary: &RecorderSummary,
+) -> Result<(), StoreError> {
+    let mut writer = CaptureWriter::create(std::io::BufWriter::new(file))?;
+    // First, so that a file that is cut off says what it is.
+    writer.define(&Definition::Session(Box::new(session.clone())))?;
+    let lacks = buffer.write_to(&mut writer, &mut TaskFold)?;
+    losses.extend(lacks.into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+    processes.iter().try_for_each(|processes| writer.define(processes))?;
+    writer.define(&Definition::Session(Box::new(session)))?;
+    writer.define(&Definition::Losses(losses.clone()))?;
+    writer.define(&Definition::Summary(Box::new(summary.clone())))?;
+    writer.finish().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RecordOptions, Recording};
+    use syscollect_model::{Lane, LaneKind, StopReason, Ticks};
+    use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader};
+
+    const LANE: Lane = Lane::new(LaneKind::Sched, 1);
+    const CHUNKS: u64 = 100;
+
+    fn chunk(number: u64) -> Chunk {
+        let header = ChunkHeader {
+            lane: LANE,
+            sequence: number,
+            first: Ticks(number),
+            last: Ticks(number),
+            current_tid: 0,
+            stride: 8,
+            records_before: 2 * number,
+            records: 2,
+            length: 16,
+        };
+        Chunk { header, data: [number.to_le_bytes(), number.to_le_bytes()].concat() }
+    }
+
+    fn recording() -> Recording {
+        let options = RecordOptions {
+            mode: BufferMode::Overwrite,
+            snapshots: true,
+            ..RecordOptions::default()
+        };
+        let file = tempfile::tempfile().expect("there is a folder for it");
+        let recording = Recording::replay(options, (0..CHUNKS).map(chunk).collect(), file)
+            .expect("a replay needs nothing");
+        let patience = Instant::now();
+        while recording.progress().records < 2 * CHUNKS
+            && patience.elapsed() < Duration::from_secs(60)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        recording
+    }
+
+    /// The chunks of a file by their numbers, and why it was taken.
+    fn read(file: File) -> (Vec<u64>, Option<SnapshotMark>) {
+        let reader = CaptureReader::from_file(file).expect("it is a capture");
+        assert!(reader.is_complete() && reader.damage().is_empty(), "{:?}", reader.damage());
+        let chunks = reader.chunks(LANE).iter().map(|chunk| chunk.sequence).collect();
+        let sessions = reader.definitions().filter_map(|definition| match definition {
+            Ok(Definition::Session(session)) => Some(session.snapshot),
+            _ => None,
+        });
+        (chunks, sessions.last().flatten())
+    }
+
+    #[test]
+    fn snapshots_have_what_was_recorded_and_the_recording_goes_on_to_its_end() {
+        let recording = recording();
+        let taker = recording.snapshots();
+        let mark = SnapshotMark { reason: "p99 alarm".into(), ..SnapshotMark::default() };
+        let order = SnapshotOrder { last: None, mark: mark.clone() };
+        let all: Vec<u64> = (0..CHUNKS).collect();
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    let file = tempfile::tempfile().unwrap();
+                    let taken = taker.take(&order, file.try_clone().unwrap()).unwrap();
+                    assert_eq!((taken.error, taken.losses), (None, Vec::new()));
+                    assert_eq!(taken.summary.stop_reason, StopReason::Snapshot);
+                    assert_eq!(read(file), (all.clone(), Some(mark.clone())));
+                });
+            }
+        });
+        let recorded = recording.stop(StopReason::Interrupt).unwrap();
+        assert_eq!((recorded.error, recorded.records), (None, 2 * CHUNKS));
+        let error = taker.take(&order, tempfile::tempfile().unwrap()).err().unwrap().to_string();
+        assert!(error.contains("it has ended"), "{error}");
+    }
+}
