@@ -1,9 +1,9 @@
-//! Descriptors sent to a process of the recorder's own, with the bytes that say what they are.
+//! Descriptors sent with the bytes that say what they are: to a process of the recorder's own, and to
+//! a flight recorder by whoever asks it for something.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -18,11 +18,7 @@ const MOST: usize = 2;
 /// # Errors
 ///
 /// The other end is closed, or there is no room for the message.
-pub(crate) fn send(
-    socket: &UnixStream,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
+pub fn send(socket: &impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -44,7 +40,7 @@ pub(crate) fn send(
 /// # Errors
 ///
 /// Nothing can be received.
-pub(crate) fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;

@@ -88,6 +88,7 @@ mod usage;
 mod worker;
 mod zones;
 
+pub use descriptor_passing::{receive as receive_descriptors, send as send_descriptors};
 pub use error::CaptureError;
 pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]
@@ -96,13 +97,13 @@ pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
 pub use priority::{RaisedSession, restore_session};
 pub use recording::{Progress, Recorded, Recording};
-pub use snapshots::{SnapshotOrder, SnapshotTaker};
+pub use snapshots::{Held, SnapshotOrder, SnapshotTaker};
 pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use unwind::{StackCopy, StacksInMemory};
-pub use usage::CostAccount;
+pub use usage::{CostAccount, cpu_time, peak_memory};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use zones::hostile_programs;

@@ -199,7 +199,12 @@ impl Recording {
     /// What takes snapshots of a recording that overwrites and [keeps what they
     /// need](RecordOptions::snapshots).
     pub fn snapshots(&self) -> SnapshotTaker {
-        SnapshotTaker::new(self.shared.clone(), self.collector.thread().clone(), self.began)
+        SnapshotTaker::new(
+            self.shared.clone(),
+            self.sink.clone(),
+            self.collector.thread().clone(),
+            self.began,
+        )
     }
 
     /// What this machine lacks, in words, each once.

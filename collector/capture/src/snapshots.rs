@@ -15,6 +15,7 @@ use syscollect_model::{RecorderSummary, SessionInfo, SnapshotMark};
 use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
 use syscollect_symbolize::PinnedFiles;
 
+use crate::chunk_sink::ChunkSink;
 use crate::collector::Shared;
 use crate::error::CaptureError;
 use crate::files::buffer_loss;
@@ -101,13 +102,28 @@ impl SnapshotRequests {
 #[derive(Clone)]
 pub struct SnapshotTaker {
     shared: Arc<Shared>,
+    sink: Arc<ChunkSink>,
     collector: Thread,
     began: Instant,
 }
 
+/// How much of a recording is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// For how long it records.
+    pub age: Duration,
+    /// How far back the events reach that are held.
+    pub reach: Duration,
+}
+
 impl SnapshotTaker {
-    pub(crate) fn new(shared: Arc<Shared>, collector: Thread, began: Instant) -> Self {
-        Self { shared, collector, began }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        sink: Arc<ChunkSink>,
+        collector: Thread,
+        began: Instant,
+    ) -> Self {
+        Self { shared, sink, collector, began }
     }
 
     /// Writes what the recording holds into `file`. The capture is complete then, but for the names
@@ -149,9 +165,9 @@ impl SnapshotTaker {
         })
     }
 
-    /// For how long it records.
-    pub fn age(&self) -> Duration {
-        self.began.elapsed()
+    /// How much of the recording is held.
+    pub fn held(&self) -> Held {
+        Held { age: self.began.elapsed(), reach: self.sink.buffer().reach() }
     }
 
     /// `None` where no answer comes: then nobody holds the other end, or not in time.

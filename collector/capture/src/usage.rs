@@ -26,7 +26,7 @@ pub(crate) fn add_other_process(cpu_ns: u64) {
 }
 
 /// CPU time of this process so far, user and system, and of those that work for it.
-pub(crate) fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     time_of(&usage()) + Duration::from_nanos(OTHER_PROCESSES_NS.load(Ordering::Relaxed))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
 }
 
 /// Peak resident memory of this process, bytes, since it began or [`forget_peak`] was called.
-pub(crate) fn peak_memory() -> u64 {
+pub fn peak_memory() -> u64 {
     let status = FixedPath::new("/proc/self/status").read_to_string().unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes =

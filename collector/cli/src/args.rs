@@ -1,5 +1,7 @@
 //! The command line as a whole.
 
+#[cfg(target_os = "linux")]
+use crate::record::flight;
 use crate::{completions, export, flamegraph, info, man, record, report};
 #[cfg(target_os = "linux")]
 use crate::{doctor, probes, symbolize};
@@ -12,6 +14,7 @@ Examples:
   sudo syscollect -d 5 -o trace.pftrace  ... for five seconds, for ui.perfetto.dev
   sudo syscollect -- make -j8            ... while a command runs
   sudo syscollect -p 1234                only process 1234, its threads and children
+  sudo syscollect flight                 keep the newest events, for `syscollect snapshot`
   syscollect probes list 1234            what there is to probe in process 1234
   syscollect doctor                      what this machine can record, and what is missing
 
@@ -49,6 +52,18 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Record until Ctrl-C, for some seconds, or while a command runs (the default)
     Record(record::Args),
+    #[cfg(target_os = "linux")]
+    /// Keep the newest events in memory all the time, for snapshots of what just happened
+    Flight(Box<flight::FlightArgs>),
+    #[cfg(target_os = "linux")]
+    /// Write what a running flight recorder holds, which goes on
+    Snapshot(flight::SnapshotArgs),
+    #[cfg(target_os = "linux")]
+    /// Say how a running flight recorder is
+    Status(flight::StatusArgs),
+    #[cfg(target_os = "linux")]
+    /// End a running flight recorder
+    Stop(flight::StopArgs),
     /// Turn a capture into a file that a viewer opens
     Export(export::Args),
     /// Say what a capture holds, and what it lost

@@ -84,6 +84,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         None => record::run(cli.record, program_start),
         Some(Command::Record(args)) => record::run(args, program_start),
+        #[cfg(target_os = "linux")]
+        Some(Command::Flight(args)) => record::flight::run(*args, program_start),
+        #[cfg(target_os = "linux")]
+        Some(Command::Snapshot(args)) => record::flight::snapshot(args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Status(args)) => record::flight::status(&args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Stop(args)) => record::flight::stop(&args),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),

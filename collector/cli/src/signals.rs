@@ -41,7 +41,10 @@ pub(crate) enum Stop {
     Terminate,
     /// The terminal went away.
     HangUp,
-    /// `kill -USR1` and the like, and an alarm that somebody set before this program was run.
+    /// `kill -USR1`, which asks a flight recorder for a snapshot.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is no such signal"))]
+    User1,
+    /// `kill -USR2`, and an alarm that somebody set before this program was run.
     Other,
 }
 
@@ -52,7 +55,7 @@ impl Stop {
             Self::Interrupt => StopReason::Interrupt,
             Self::Terminate => StopReason::Terminate,
             Self::HangUp => StopReason::HangUp,
-            Self::Other => StopReason::Signal,
+            Self::User1 | Self::Other => StopReason::Signal,
         }
     }
 }
@@ -91,6 +94,8 @@ struct AbandonState {
     /// The rest is to be left undone.
     wanted: AtomicBool,
     phase: AtomicU8,
+    /// SIGUSR1 asks for a snapshot, and stops nothing.
+    snapshots: AtomicBool,
     /// Signals so far.
     signals: AtomicU32,
     /// The last of them that could be an echo, and when it came.
@@ -107,6 +112,12 @@ impl Abandon {
     /// Set once a stop was asked for, for what looks now and then.
     pub(crate) fn stop_asked(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.state.stop)
+    }
+
+    /// From now on SIGUSR1 asks for a snapshot, and stops nothing.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn takes_snapshots(&self) {
+        self.state.snapshots.store(true, Ordering::Relaxed);
     }
 
     /// From now on Ctrl-C means giving up, not stopping.
@@ -126,7 +137,10 @@ impl Abandon {
 
     /// Takes a signal that came at `now` (nanoseconds). Called in signal handlers: atomics only.
     fn signal(&self, signal: Stop, now: u64) -> SignalAction {
-        let AbandonState { stop, wanted, phase, signals, last, last_ns } = &*self.state;
+        let AbandonState { stop, wanted, phase, snapshots, signals, last, last_ns } = &*self.state;
+        if signal == Stop::User1 && snapshots.load(Ordering::Relaxed) {
+            return SignalAction::Wait;
+        }
         if signal != Stop::Interrupt {
             let is_same = last.swap(signal as u8, Ordering::Relaxed) == signal as u8;
             let before = last_ns.swap(now, Ordering::Relaxed);

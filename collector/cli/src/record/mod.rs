@@ -24,6 +24,8 @@ use std::sync::mpsc;
 use std::time::Instant;
 use watch::{RecordingEnd, Watch};
 
+#[cfg(target_os = "linux")]
+pub(crate) use backend::flight;
 pub(crate) use options::Args;
 
 /// Exit code of an error.

@@ -22,15 +22,8 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, value_name = "FILE", help = backend::options::OUTPUT_HELP)]
     output: Option<PathBuf>,
 
-    /// Samples per second on every CPU; 0 takes none
-    #[arg(long, value_name = "HZ", default_value_t = 999,
-          value_parser = clap::value_parser!(u32).range(0..=i64::from(backend::options::FREQUENCY_MAX)))]
-    freq: u32,
-
-    /// Which events carry stacks: a list of samples, off-cpu, wakers and probes (hits of probes,
-    /// entries of functions and zones; each costs more then), or none
-    #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
-    stacks: StackKinds,
+    #[command(flatten)]
+    events: EventArgs,
 
     #[arg(long, value_name = backend::options::BUFFER_VALUE, default_value = "64M",
           value_parser = parse_buffer, help = backend::options::BUFFER_HELP)]
@@ -58,11 +51,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(backend::options::FORMATS))]
     format: Option<Format>,
 
-    #[arg(long, help = backend::options::GPU_HELP)]
-    gpu: bool,
-
     #[arg(last = true, value_name = "CMD", help = backend::options::COMMAND_HELP)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Which events are recorded, however they are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventArgs {
+    /// Samples per second on every CPU; 0 takes none
+    #[arg(long, value_name = "HZ", default_value_t = 999,
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(backend::options::FREQUENCY_MAX)))]
+    pub(super) freq: u32,
+
+    /// Which events carry stacks: a list of samples, off-cpu, wakers and probes (hits of probes,
+    /// entries of functions and zones; each costs more then), or none
+    #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
+    pub(super) stacks: StackKinds,
+
+    #[arg(long, help = backend::options::GPU_HELP)]
+    pub(super) gpu: bool,
 }
 
 /// Where the user wants the output.
@@ -119,9 +126,10 @@ impl Args {
             Some(path) => Output::File(path),
         };
         let export = self.system.export(&output, self.format).map_err(usage)?;
-        check_drawable(export, self.stacks, self.freq).map_err(usage)?;
+        let EventArgs { freq, stacks, gpu } = self.events;
+        check_drawable(export, stacks, freq).map_err(usage)?;
         self.system.check_buffer(self.buffer).map_err(usage)?;
-        if self.stacks.probes && !backend::options::HAS_PROBES {
+        if stacks.probes && !backend::options::HAS_PROBES {
             return Err(usage("--stacks probes: there are no probes on this system".into()).into());
         }
         Ok(Options {
@@ -133,10 +141,10 @@ impl Args {
             fail_on_loss: self.fail_on_loss,
             timings: self.timings,
             command: self.command,
-            frequency: self.freq,
-            stacks: self.stacks,
+            frequency: freq,
+            stacks,
             buffer_bytes: self.buffer.bytes.unwrap_or(backend::options::BUFFER_OF_A_SPAN),
-            gpu: self.gpu,
+            gpu,
             system: self.system.finish(self.buffer.span)?,
         })
     }

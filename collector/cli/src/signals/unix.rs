@@ -78,6 +78,7 @@ fn stop(signal: i32) -> Stop {
         SIGINT => Stop::Interrupt,
         SIGTERM => Stop::Terminate,
         SIGHUP => Stop::HangUp,
+        SIGUSR1 => Stop::User1,
         _ => Stop::Other,
     }
 }

@@ -15,6 +15,7 @@ use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_capture::{CostAccount, Recorded, StacksInMemory};
@@ -84,9 +85,92 @@ pub(crate) enum Read {
 }
 
 /// Stacks that are walked when the recording has ended, and where it is counted.
-struct Unwinding<'a> {
-    stacks: StacksInMemory,
-    statistics: &'a mut BTreeMap<String, u64>,
+pub(super) struct Unwinding<'a> {
+    pub(super) stacks: StacksInMemory,
+    pub(super) statistics: &'a mut BTreeMap<String, u64>,
+}
+
+/// Finds names for the code of a capture, and adds them to it.
+pub(super) struct CaptureNaming<'a> {
+    pub(super) capture: &'a File,
+    pub(super) bundling: Option<Bundling>,
+    pub(super) abandon: &'a Abandon,
+    pub(super) terminal: &'a Terminal,
+}
+
+/// What came of that.
+pub(super) enum Naming {
+    /// The names are there.
+    Done {
+        session: Box<Session>,
+        end: CaptureEnd,
+        /// Events in the file.
+        stored: u64,
+    },
+    /// The user did not wait for them.
+    Unwanted { end: CaptureEnd, stored: u64 },
+}
+
+impl CaptureNaming<'_> {
+    /// Finds the names and adds them.
+    ///
+    /// # Errors
+    ///
+    /// The capture cannot be read.
+    pub(super) fn name(
+        &self,
+        pinned: PinnedFiles,
+        unwinding: Unwinding<'_>,
+        timings: &mut Timings,
+    ) -> Result<Naming> {
+        let reader = CaptureReader::from_file(self.capture.try_clone()?)?;
+        let mut end = CaptureEnd::of(&reader);
+        // What the trace buffer dropped was taken out of the lanes but is not in the file.
+        let stored = convert::stored_events(&reader);
+        let Unwinding { stacks, statistics } = unwinding;
+        let mut unwinder = LateUnwinder::new(stacks, &pinned);
+        let mut session =
+            match Session::open_unwinding(reader, &|| self.abandon.wanted(), &mut unwinder) {
+                Err(MergeError::Unwanted) => return Ok(Naming::Unwanted { end, stored }),
+                session => session?,
+            };
+        statistics.extend(unwinder.statistics());
+        timings.end("reading what events refer to");
+        if let Some(bundling) = self.bundling {
+            let reader = session.reader();
+            let recorded = RecordedCapture { file: self.capture, reader, end: &mut end };
+            let kept = bundling.keep(session.unresolved(), &pinned, recorded, self.abandon);
+            match kept {
+                Ok(bundled) => {
+                    let lines = bundled.lines(bundling.most);
+                    lines.iter().for_each(|line| eprint_line!("syscollect: {line}"));
+                }
+                // What was recorded is there all the same.
+                Err(error) => eprint_line!("syscollect: {}", crate::message(&error)),
+            }
+            timings.end("keeping symbols");
+        }
+        let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));
+        let named = convert::name(
+            &session,
+            (pinned, None),
+            &nameable,
+            &SymbolFileOptions::default(),
+            self.abandon,
+            self.terminal,
+        )?;
+        let tables = named.tables;
+        let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
+        let names = tables.iter().cloned().map(Definition::Symbols);
+        let names = unwound.map(Definition::Unwound).into_iter().chain(names);
+        // What the user did not wait for is not among them: an export names the rest.
+        if let Err(error) = end.append(self.capture.try_clone()?, names) {
+            // The export has them all the same; a capture that stays lacks them.
+            eprint_line!("syscollect: {}", crate::message(&error));
+        }
+        session.add_symbols(tables);
+        Ok(Naming::Done { session: Box::new(session), end, stored })
+    }
 }
 
 /// What was written of a recording, before the files have their names.
@@ -142,52 +226,16 @@ impl Finish<'_> {
         costs: &mut CostAccount,
         timings: &mut Timings,
     ) -> Result<(WrittenRecording, CaptureEnd)> {
-        let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
-        let mut end = CaptureEnd::of(&reader);
-        // What the trace buffer dropped was taken out of the lanes but is not in the file.
-        let stored = convert::stored_events(&reader);
-        let Unwinding { stacks, statistics } = unwinding;
-        let mut unwinder = LateUnwinder::new(stacks, &pinned);
-        let mut session =
-            match Session::open_unwinding(reader, &|| self.abandon.wanted(), &mut unwinder) {
-                Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
-                session => session?,
-            };
-        statistics.extend(unwinder.statistics());
-        timings.end("reading what events refer to");
-        if let Some(bundling) = self.bundling {
-            let (file, reader) = (capture.file(), session.reader());
-            let recorded = RecordedCapture { file, reader, end: &mut end };
-            let kept = bundling.keep(session.unresolved(), &pinned, recorded, self.abandon);
-            match kept {
-                Ok(bundled) => {
-                    let lines = bundled.lines(bundling.most);
-                    lines.iter().for_each(|line| eprint_line!("syscollect: {line}"));
-                }
-                // What was recorded is there all the same.
-                Err(error) => eprint_line!("syscollect: {}", crate::message(&error)),
-            }
-            timings.end("keeping symbols");
-        }
-        let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));
-        let named = convert::name(
-            &session,
-            (pinned, None),
-            &nameable,
-            &SymbolFileOptions::default(),
-            self.abandon,
-            self.terminal,
-        )?;
-        let tables = named.tables;
-        let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
-        let names = tables.iter().cloned().map(Definition::Symbols);
-        let names = unwound.map(Definition::Unwound).into_iter().chain(names);
-        // What the user did not wait for is not among them: an export names the rest.
-        if let Err(error) = end.append(capture.file().try_clone()?, names) {
-            // The export has them all the same; a capture that stays lacks them.
-            eprint_line!("syscollect: {}", crate::message(&error));
-        }
-        session.add_symbols(tables);
+        let naming = CaptureNaming {
+            capture: capture.file(),
+            bundling: self.bundling,
+            abandon: self.abandon,
+            terminal: self.terminal,
+        };
+        let (mut session, end, stored) = match naming.name(pinned, unwinding, timings)? {
+            Naming::Done { session, end, stored } => (*session, end, stored),
+            Naming::Unwanted { end, stored } => return Ok((self.unread(capture, stored)?, end)),
+        };
         if self.is_accounted {
             costs.note(RecorderWork::Naming);
         }

@@ -6,6 +6,7 @@ mod checks;
 pub(super) mod command;
 pub(super) mod files;
 mod finish;
+pub(crate) mod flight;
 pub(super) mod options;
 mod recorder;
 mod series;
@@ -56,7 +57,7 @@ impl System {
     pub(super) fn may_record(&self, options: &Options) -> Result<()> {
         let machine = Machine::this();
         checks::may_record(&machine)?;
-        checks::processes_exist(&machine, &options.system.pids)
+        checks::processes_exist(&machine, &options.system.subject.pids)
     }
 
     /// Begins to record: when it returns, events are recorded.
@@ -86,7 +87,7 @@ impl System {
             drafted,
             missing,
             first_file,
-            watches_processes: !options.system.pids.is_empty() && command.is_none(),
+            watches_processes: !options.system.subject.pids.is_empty() && command.is_none(),
             stop_at: options.system.stop_at,
             overwrites: options.system.mode == BufferMode::Overwrite,
         })

@@ -119,19 +119,8 @@ impl From<Unwind> for UnwindMethod {
 /// The arguments as they are written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SystemArgs {
-    /// Record only these processes, their threads, and their children, present and future
-    #[arg(short = 'p', long, value_name = "PID", num_args = 1.., value_delimiter = ',',
-          value_parser = parse_pid)]
-    pid: Vec<u32>,
-
-    /// How user stacks are walked
-    #[arg(long, value_name = "METHOD", value_enum, default_value_t = Unwind::Auto)]
-    unwind: Unwind,
-
-    /// Memory for unwind tables, set aside at once: tables of code that was not run lately give way
-    /// to others [default: by what memory there is, at most 16M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_unwind_memory)]
-    unwind_memory: Option<u64>,
+    #[command(flatten)]
+    subject: SubjectArgs,
 
     /// Stream to the file; when the disk lags, drop the newest and count it (the default)
     #[arg(long, conflicts_with = "overwrite")]
@@ -177,6 +166,24 @@ pub(crate) struct SystemArgs {
     /// Record only the launched command and its children
     #[arg(long, requires = "command")]
     only: bool,
+}
+
+/// What is recorded of which processes, however it is kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SubjectArgs {
+    /// Record only these processes, their threads, and their children, present and future
+    #[arg(short = 'p', long, value_name = "PID", num_args = 1.., value_delimiter = ',',
+          value_parser = parse_pid)]
+    pid: Vec<u32>,
+
+    /// How user stacks are walked
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = Unwind::Auto)]
+    unwind: Unwind,
+
+    /// Memory for unwind tables, set aside at once: tables of code that was not run lately give way
+    /// to others [default: by what memory there is, at most 16M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_unwind_memory)]
+    unwind_memory: Option<u64>,
 
     /// Show every hit of these USDT probes: python:line, 'libstdcxx:*',
     /// ./server:db:query(text:str,rows)
@@ -240,12 +247,18 @@ pub(crate) struct SystemOptions {
     pub(crate) bundling: Option<Bundling>,
     /// Where a recording into one file stops, bytes.
     pub(crate) stop_at: Option<u64>,
-    pub(crate) pids: Vec<u32>,
     pub(crate) only: bool,
+    pub(crate) mode: BufferMode,
+    pub(crate) buffer_span: Option<Duration>,
+    pub(crate) subject: Subject,
+}
+
+/// What is recorded of which processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) pids: Vec<u32>,
     unwind: Unwind,
     unwind_memory: Option<u64>,
-    pub(crate) mode: BufferMode,
-    buffer_span: Option<Duration>,
     cross_check_every: u32,
     jvm: bool,
     probes: Vec<Spec>,
@@ -330,25 +343,38 @@ impl SystemArgs {
             max_bytes: self.max_size,
         });
         let bundling = Bundling { most: self.bundle_size, name_later: self.name_later };
+        let subject = self.subject.finish()?;
+        Ok(SystemOptions {
+            rotate,
+            bundling: Some(bundling).filter(|_| self.bundle),
+            stop_at: self.max_size.filter(|_| rotate.is_none()),
+            only: self.only,
+            buffer_span,
+            mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
+            subject,
+        })
+    }
+}
+
+impl SubjectArgs {
+    /// Completes them.
+    ///
+    /// # Errors
+    ///
+    /// When the current folder cannot be told.
+    pub(super) fn finish(self) -> Result<Subject> {
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
         let from_files = self.probes.into_iter().flat_map(|Probes(specs)| specs);
         let probes = self.usdt.into_iter().chain(self.zone).chain(self.function).chain(from_files);
-        let probes = complete(probes.collect(), self.max_functions)?;
-        Ok(SystemOptions {
-            rotate,
-            bundling: Some(bundling).filter(|_| self.bundle),
-            stop_at: self.max_size.filter(|_| rotate.is_none()),
+        Ok(Subject {
             pids,
-            only: self.only,
             unwind: self.unwind,
             unwind_memory: self.unwind_memory,
-            buffer_span,
-            mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             cross_check_every: self.cross_check,
             jvm: self.jvm,
-            probes,
+            probes: complete(probes.collect(), self.max_functions)?,
             tracepoints: self.tracepoint,
         })
     }
@@ -357,16 +383,16 @@ impl SystemArgs {
 impl SystemOptions {
     /// Whether no process's end ends the recording.
     pub(crate) fn is_endless(&self) -> bool {
-        self.pids.is_empty()
+        self.subject.pids.is_empty()
     }
 }
 
 impl Options {
     /// What the recorder is told; `only` is the launched command to limit the recording to.
     pub(super) fn settings(&self, only: Option<u32>, program_start: Instant) -> RecordOptions {
-        let system = &self.system;
+        let SystemOptions { mode, buffer_span, subject, .. } = &self.system;
         RecordOptions {
-            pids: system.pids.iter().copied().chain(only).collect(),
+            pids: subject.pids.iter().copied().chain(only).collect(),
             sample_rate_hz: self.frequency,
             stacks: Stacks {
                 samples: self.stacks.samples,
@@ -374,16 +400,17 @@ impl Options {
                 wakers: self.stacks.wakers,
                 probes: self.stacks.probes,
             },
-            unwind: system.unwind.into(),
-            unwind_memory: system.unwind_memory,
+            unwind: subject.unwind.into(),
+            unwind_memory: subject.unwind_memory,
             buffer_bytes: self.buffer_bytes,
-            mode: system.mode,
-            buffer_span: system.buffer_span,
-            cross_check_every: system.cross_check_every,
-            probes: system.probes.clone(),
+            mode: *mode,
+            buffer_span: *buffer_span,
+            snapshots: false,
+            cross_check_every: subject.cross_check_every,
+            probes: subject.probes.clone(),
             gpu: self.gpu,
-            jvm: system.jvm,
-            tracepoints: system.tracepoints.clone(),
+            jvm: subject.jvm,
+            tracepoints: subject.tracepoints.clone(),
             launch: self.launched_file(),
             asked_by: Owner::behind_sudo().map(|owner| owner.uid),
             program_start,

@@ -26,7 +26,11 @@ fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stack
     );
     assert_eq!((options.buffer_bytes, options.system.mode), (64 << 20, BufferMode::Discard));
     assert_eq!(
-        (options.system.pids.len(), options.duration, options.system.cross_check_every),
+        (
+            options.system.subject.pids.len(),
+            options.duration,
+            options.system.subject.cross_check_every
+        ),
         (0, None, 0)
     );
 }
@@ -34,7 +38,7 @@ fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stack
 #[test]
 fn processes_are_named_several_times_or_in_a_list() {
     for arguments in [&["-p", "7", "-p", "5"][..], &["-p", "7,5"], &["-p", "5", "7", "5"]] {
-        assert_eq!(finish(arguments).unwrap().system.pids, [5, 7], "{arguments:?}");
+        assert_eq!(finish(arguments).unwrap().system.subject.pids, [5, 7], "{arguments:?}");
     }
     assert!(is_usage_error(&["-p", "0"]));
     assert!(is_usage_error(&["-p", "firefox"]));

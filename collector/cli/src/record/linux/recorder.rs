@@ -30,6 +30,13 @@ pub(crate) struct KernelRecorders;
 
 impl Recorders for KernelRecorders {
     fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
+        Ok(Box::new(Self::begin(options, out)?))
+    }
+}
+
+impl KernelRecorders {
+    /// Begins to record, and gives up what only the beginning needs.
+    pub(crate) fn begin(options: RecordOptions, out: RecordingFiles) -> Result<Recording> {
         // A mount is the one thing that needs a right which nothing else needs.
         syscollect_capture::mount_tracepoints();
         // Before the recorder's threads are made, which have what this one has. The launched
@@ -37,7 +44,7 @@ impl Recorders for KernelRecorders {
         privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
         let recording = Recording::start(options, out)?;
         confine::report_missing_filter(privileges::refuse_what_recording_never_does());
-        Ok(Box::new(recording))
+        Ok(recording)
     }
 }
 

@@ -242,11 +242,7 @@ impl KeptFiles {
     ) -> Self {
         // It was started before the recorder gave up anything.
         confine::to_naming_a_part();
-        // Naming takes seconds of CPU time; what is recorded goes first.
-        // SAFETY: gettid takes nothing and cannot fail.
-        let thread = unsafe { libc::gettid() } as u32;
-        drafts.lock().naming_thread = Some(thread);
-        set_nice(thread, 19);
+        drafts.lock().naming_thread = Some(go_behind());
         let terminal = Terminal::quiet();
         for EndedFile { pinned, stacks, summary, losses, error } in ended {
             let Some((place, draft)) = drafts.take() else { break };
@@ -320,6 +316,15 @@ impl KeptFiles {
     fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, _, bytes)| bytes).sum()
     }
+}
+
+/// The calling thread goes behind everything else, for naming takes seconds of CPU time, and what is
+/// recorded goes first; its number.
+pub(super) fn go_behind() -> u32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() } as u32;
+    set_nice(thread, 19);
+    thread
 }
 
 /// Sets the nice value of a thread of this process, as far as that is permitted.

@@ -1,0 +1,274 @@
+//! `syscollect snapshot`, `status` and `stop`: what is asked of a flight recorder.
+
+use super::message::{Answer, MOST_REASON, Request, SOCKET, Status};
+use crate::convert::{self, NamingScope};
+use crate::escape::{print, print_json, printable};
+use crate::format::{self, Format};
+use crate::lost::Lost;
+use crate::output::{DraftFile, Target};
+use crate::owner::Owner;
+use crate::record::backend::files::local_time;
+use crate::signals;
+use crate::symbol_files::SymbolFileOptions;
+use crate::terminal::Terminal;
+use crate::units::parse_duration;
+use crate::usage::usage;
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use syscollect_capture::send_descriptors;
+use syscollect_merge::Session;
+use syscollect_model::{bytes, duration, grouped};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
+use syscollect_symbolize::PinnedFiles;
+
+/// How long an answer may take; a snapshot is written and named meanwhile.
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+const LONGEST_SNAPSHOT: Duration = Duration::from_secs(600);
+/// Most bytes of an answer.
+const MOST_ANSWER: u64 = 4 << 20;
+
+/// Where the flight recorder is found.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SocketArgs {
+    /// The socket of the flight recorder
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo syscollect snapshot                              what it holds, as ./syscollect-DATE-TIME.pftrace
+  sudo syscollect snapshot --last 20s -o slow.pftrace   the last 20 seconds of it
+  syscollect snapshot --reason \"p99 alarm\"              of a recorder whose --group has you
+
+The recorder goes on, and what it holds stays there for other snapshots. The file
+says when and why it was taken.")]
+pub(crate) struct SnapshotArgs {
+    /// Only the last part of what is held
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    last: Option<Duration>,
+
+    /// Write to this file [default: ./syscollect-DATE-TIME.pftrace]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The format, where the file's extension does not tell
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
+    format: Option<Format>,
+
+    /// Replace the output if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// Why it is taken, for who reads it
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = parse_reason)]
+    reason: String,
+
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    match text.len() > MOST_REASON {
+        true => Err(format!("it has {} bytes, and may have {MOST_REASON}", text.len())),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Takes a snapshot.
+pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
+    let path = args.output.unwrap_or_else(|| {
+        let extension = args.format.unwrap_or(Format::Pftrace).extension();
+        format!("syscollect-{}.{extension}", local_time()).into()
+    });
+    let format = Format::of_output(&path, args.format, format::ALL).map_err(usage)?;
+    let target = Target::new(&path, args.force, Owner::behind_sudo())?;
+    let raw = match format {
+        Format::Syscap => target.clone(),
+        format => target.beside_unchecked(format.raw_beside(target.name(), "syscap")),
+    };
+    let abandon = signals::watch_writing()?;
+    let draft = raw.draft()?;
+    let last_ns = args.last.map(|last| last.as_nanos() as u64);
+    let request = Request::Snapshot { last_ns, reason: args.reason };
+    let answer = ask(&args.socket.socket, &request, Some(draft.file()), LONGEST_SNAPSHOT)?;
+    let Answer::Snapshot { duration_ns, incomplete } = answer else {
+        bail!("the flight recorder did not answer as one: {answer:?}");
+    };
+    let of = duration(duration_ns);
+    if let Some(why) = incomplete {
+        let path = draft.keep();
+        bail!("the snapshot is incomplete: {why}; what there is of it is {}", path.display());
+    }
+    let (path, size, events, lost) = match format {
+        Format::Syscap => {
+            let reader = CaptureReader::from_file(draft.file().try_clone()?)?;
+            let events = convert::stored_events(&reader);
+            let size = draft.file().metadata()?.len();
+            (draft.publish(&raw)?, size, events, None)
+        }
+        format => {
+            let exported = export(&draft, &target, format, &abandon)?;
+            (exported.path, exported.bytes, exported.events, Some(exported.lost))
+        }
+    };
+    let lost = lost.map_or(String::new(), |lost| {
+        format!("; {}", lost.text(events, Terminal::stderr().style()))
+    });
+    eprint_line!(
+        "syscollect: {} events of {of} in {} ({}){lost}",
+        grouped(events),
+        path.display(),
+        bytes(size)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A snapshot that was exported.
+struct ExportedSnapshot {
+    path: PathBuf,
+    bytes: u64,
+    events: u64,
+    lost: Lost,
+}
+
+/// Exports the capture, which is dropped then.
+fn export(
+    capture: &DraftFile,
+    target: &Target,
+    format: Format,
+    abandon: &signals::Abandon,
+) -> Result<ExportedSnapshot> {
+    let terminal = Terminal::stderr();
+    let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
+    let mut session = Session::open(reader)?;
+    // The recorder has named what it could; what this machine's files say is no more.
+    let nameable = NamingScope::now(true);
+    let options = SymbolFileOptions::default();
+    let files = (PinnedFiles::default(), None);
+    let named = convert::name(&session, files, &nameable, &options, abandon, &terminal)?;
+    session.add_symbols(named.tables);
+    let exported = convert::export_file(&mut session, (target, format), abandon, &terminal)?;
+    let path = exported.draft.publish(target)?;
+    let events = exported.played.events;
+    Ok(ExportedSnapshot { path, bytes: exported.bytes, events, lost: exported.lost })
+}
+
+/// Tells how the recorder is.
+pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
+    match ask(&args.socket.socket, &Request::Status, None, LONGEST_ANSWER)? {
+        Answer::Status(status) if args.json => print_json(&serde_json::to_string(&status)?)?,
+        Answer::Status(status) => print(&text(&status), Terminal::stdout().style())?,
+        other => bail!("the flight recorder did not answer as one: {other:?}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends it.
+pub(crate) fn stop(args: &StopArgs) -> Result<ExitCode> {
+    match ask(&args.socket.socket, &Request::Stop, None, LONGEST_ANSWER)? {
+        Answer::Stopping => Ok(ExitCode::SUCCESS),
+        other => bail!("the flight recorder did not answer as one: {other:?}"),
+    }
+}
+
+fn text(status: &Status) -> String {
+    let seconds = (status.running_ns as f64 / 1e9).max(1e-9);
+    let mut lines = vec![
+        format!(
+            "{} (PID {}) records for {}, {} events ({} a second), {} lost",
+            printable(&status.recorder),
+            status.pid,
+            duration(status.running_ns),
+            grouped(status.events),
+            grouped((status.events as f64 / seconds) as u64),
+            grouped(status.lost),
+        ),
+        format!(
+            "it holds the last {} ({} of {})",
+            duration(status.reach_ns),
+            bytes(status.held_bytes),
+            bytes(status.buffer_bytes),
+        ),
+        format!(
+            "it costs {:.2} % of one CPU and at most {} of memory",
+            status.cpu_ns as f64 / 1e7 / seconds,
+            bytes(status.peak_bytes),
+        ),
+        format!(
+            "snapshots: {} taken, {} being written, {} failed",
+            status.snapshots, status.writing, status.failed
+        ),
+    ];
+    lines.extend(status.missing.iter().map(|note| printable(note)));
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Sends a request and waits for its answer.
+fn ask(path: &Path, request: &Request, file: Option<&File>, longest: Duration) -> Result<Answer> {
+    let socket = UnixDatagram::unbound().context("cannot make a socket")?;
+    socket.connect(path).map_err(|error| unreachable(&error, path))?;
+    let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+    ours.set_read_timeout(Some(longest)).context("cannot make a socket")?;
+    let message = serde_json::to_vec(request)?;
+    let descriptors: Vec<_> =
+        std::iter::once(theirs.as_fd()).chain(file.map(AsFd::as_fd)).collect();
+    send_descriptors(&socket, &message, &descriptors)
+        .with_context(|| format!("cannot ask the flight recorder at {}", path.display()))?;
+    drop(theirs);
+    let mut answer = Vec::new();
+    match ours.take(MOST_ANSWER).read_to_end(&mut answer) {
+        Ok(0) => bail!("the flight recorder ended before it answered"),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            bail!("the flight recorder did not answer within {} seconds", longest.as_secs())
+        }
+        Err(error) => return Err(error).context("cannot read the flight recorder's answer"),
+    }
+    let answer = serde_json::from_slice(&answer)
+        .context("the flight recorder's answer cannot be read: is it of another version?")?;
+    match answer {
+        Answer::Refused { why } => bail!("the flight recorder refuses: {}", printable(&why)),
+        answer => Ok(answer),
+    }
+}
+
+/// What to do where nobody can be asked.
+fn unreachable(error: &std::io::Error, path: &Path) -> anyhow::Error {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow::anyhow!(
+            "no flight recorder listens at {path}: start one with `sudo syscollect flight`, or \
+             name its --socket"
+        ),
+        ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "you may not ask the flight recorder at {path}: root may, and the members of the group \
+             that `syscollect flight --group` names"
+        ),
+        _ => anyhow::anyhow!("cannot ask the flight recorder at {path}: {error}"),
+    }
+}

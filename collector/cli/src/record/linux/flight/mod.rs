@@ -1,0 +1,169 @@
+//! The flight recorder: it runs all the time and keeps the newest events in memory; what it holds is
+//! written when somebody asks for it, while it goes on.
+
+mod client;
+mod control;
+mod message;
+mod notify;
+mod options;
+mod taking;
+
+pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
+pub(crate) use options::FlightArgs;
+
+use super::recorder::{KernelRecorders, Recorder};
+use super::{System, TICK};
+use crate::confine;
+use crate::owner::Owner;
+use crate::signals::{self, Stop, StopEvent};
+use anyhow::{Context, Result};
+use control::{Asked, ControlSocket};
+use message::{Answer, Request, Status};
+use notify::ServiceNotifier;
+use options::FlightOptions;
+use std::fs::File;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+use syscollect_capture::{Recording, cpu_time, peak_memory};
+use syscollect_model::{SnapshotMark, StopReason, bytes};
+use taking::{SnapshotFolder, Snapshots};
+
+/// Records until it is stopped.
+pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> {
+    let options = args.finish()?;
+    System::this().may_record(&options.recording)?;
+    let folder = SnapshotFolder::open(&options.folder, options.most, Owner::behind_sudo())?;
+    // Sockets cannot be made once the recorder has confined itself.
+    let mut notifier = ServiceNotifier::from_environment();
+    let control = ControlSocket::bind(&options.socket, options.group.as_deref())?;
+    let (sender, events) = channel();
+    let abandon = signals::watch(sender)?;
+    abandon.takes_snapshots();
+    let mut settings = options.recording.settings(None, program_start);
+    settings.stop_asked = abandon.stop_asked();
+    settings.snapshots = true;
+    // What a recording writes meanwhile, its definitions, is kept in memory for snapshots.
+    let nowhere = nowhere().context("cannot open /dev/null")?;
+    let recorder = KernelRecorders::begin(settings, nowhere.into())?;
+    recorder.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
+    let snapshots = Arc::new(Snapshots::new(recorder.snapshots(), abandon.clone()));
+    let (asks, asked) = channel();
+    let listener = std::thread::Builder::new().name("control".into());
+    listener.spawn(move || listen(&control, &asks)).context("cannot start a thread")?;
+    notifier.ready();
+    eprint_line!(
+        "syscollect: keeps the newest events in {}; `syscollect snapshot` writes them",
+        bytes(options.recording.buffer_bytes as u64)
+    );
+    let mut flight = Flight { options, recorder, snapshots, folder };
+    flight.until_the_end(&events, &asked, &mut notifier);
+    notifier.stopping();
+    abandon.writing();
+    flight.end()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a device of the kernel's own")]
+fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
+}
+
+/// Hands on what is asked, until nobody hears it or the socket is of no use any more.
+fn listen(control: &ControlSocket, asks: &Sender<Asked>) {
+    confine::to_waiting();
+    loop {
+        match control.next() {
+            Ok(Some(asked)) => {
+                if asks.send(asked).is_err() {
+                    return;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => return eprint_line!("syscollect: cannot be asked any more: {error}"),
+        }
+    }
+}
+
+/// A flight recorder that runs.
+struct Flight {
+    options: FlightOptions,
+    recorder: Recording,
+    snapshots: Arc<Snapshots>,
+    folder: SnapshotFolder,
+}
+
+impl Flight {
+    /// Answers whoever asks, until the recorder is to end.
+    fn until_the_end(
+        &mut self,
+        events: &Receiver<StopEvent>,
+        asked: &Receiver<Asked>,
+        notifier: &mut ServiceNotifier,
+    ) {
+        let has_processes = !self.options.recording.system.subject.pids.is_empty();
+        loop {
+            match events.recv_timeout(TICK) {
+                Ok(StopEvent::Signal(Stop::User1)) => {
+                    let mark = SnapshotMark { reason: "SIGUSR1".into(), ..SnapshotMark::default() };
+                    Arc::clone(&self.snapshots).take_into_folder(&self.folder, mark);
+                }
+                Ok(_) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The thread that watches for signals lives as long as the program.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+            }
+            for Asked { request, file, answer } in asked.try_iter() {
+                match (request, file) {
+                    (Request::Status, _) => answer.send(&Answer::Status(Box::new(self.status()))),
+                    (Request::Stop, _) => {
+                        answer.send(&Answer::Stopping);
+                        return;
+                    }
+                    (Request::Snapshot { .. }, None) => {
+                        answer.send(&Answer::Refused { why: "there is no file with it".into() });
+                    }
+                    (Request::Snapshot { last_ns, reason }, Some(file)) => {
+                        Arc::clone(&self.snapshots).take_for(file, last_ns, reason, answer);
+                    }
+                }
+            }
+            if has_processes && !self.recorder.pids_alive() {
+                eprint_line!("syscollect: every process that was asked for has ended");
+                return;
+            }
+            notifier.alive();
+        }
+    }
+
+    fn status(&self) -> Status {
+        let progress = self.recorder.progress();
+        let counts = self.snapshots.counts();
+        let held = self.snapshots.held();
+        Status {
+            schema_version: 1,
+            recorder: concat!("syscollect ", env!("CARGO_PKG_VERSION")).into(),
+            pid: std::process::id(),
+            running_ns: held.age.as_nanos() as u64,
+            reach_ns: held.reach.as_nanos() as u64,
+            held_bytes: progress.buffered,
+            buffer_bytes: self.options.recording.buffer_bytes as u64,
+            events: progress.records,
+            lost: progress.lost,
+            cpu_ns: cpu_time().as_nanos() as u64,
+            peak_bytes: peak_memory(),
+            snapshots: counts.taken,
+            writing: counts.writing,
+            failed: counts.failed,
+            missing: self.recorder.missing().to_vec(),
+        }
+    }
+
+    /// Ends it, when snapshots are written that somebody waits for.
+    fn end(self) -> Result<ExitCode> {
+        self.snapshots.wait();
+        Box::new(self.recorder).stop(StopReason::Interrupt)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

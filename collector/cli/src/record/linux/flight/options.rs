@@ -1,0 +1,110 @@
+//! The arguments of `flight`.
+
+use super::message::SOCKET;
+use crate::record::backend::options::{SubjectArgs, SystemOptions};
+use crate::record::files::KeepCapture;
+use crate::record::options::{EventArgs, Options, Output};
+use crate::units::{parse_duration, parse_size};
+use anyhow::Result;
+use std::path::PathBuf;
+use std::time::Duration;
+use syscollect_store::BufferMode;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo syscollect flight                        keeps what fits into 256 MiB, until it is stopped
+  sudo syscollect flight --buffer 1G --keep 60s   the last minute, if it fits into 1 GiB
+  sudo syscollect flight --group perf           members of the group perf may take snapshots
+  sudo syscollect flight --folder /var/lib/syscollect   where snapshots go that SIGUSR1 takes
+  sudo syscollect snapshot --last 20s -o slow.pftrace   what happened just now, from elsewhere
+  sudo syscollect status; sudo syscollect stop
+
+Nothing is written until a snapshot is asked for: by `syscollect snapshot`, or by
+SIGUSR1, whose snapshots go into --folder. Ctrl-C, SIGTERM and `syscollect stop` end
+it without one. Run by a service manager (systemd's Type=notify) it says when it
+records, and keeps its watchdog quiet.";
+
+/// The arguments as they are written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct FlightArgs {
+    /// How much memory keeps events
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    buffer: usize,
+
+    /// Keep no events of longer ago, even if there is room
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep: Option<Duration>,
+
+    #[command(flatten)]
+    events: EventArgs,
+
+    #[command(flatten)]
+    subject: SubjectArgs,
+
+    /// Where snapshots go that SIGUSR1 takes, as raw captures
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+
+    /// How many of these are kept; older ones of this recorder are deleted
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    most: u32,
+
+    /// Members of this group may take snapshots, too, and stop it
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+
+    /// Where it listens for `syscollect snapshot`, `status` and `stop`
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+}
+
+/// The arguments checked and completed.
+pub(super) struct FlightOptions {
+    pub(super) recording: Options,
+    pub(super) folder: PathBuf,
+    pub(super) most: usize,
+    pub(super) group: Option<String>,
+    pub(super) socket: PathBuf,
+}
+
+impl FlightArgs {
+    /// Completes them.
+    ///
+    /// # Errors
+    ///
+    /// When the current folder cannot be told.
+    pub(super) fn finish(self) -> Result<FlightOptions> {
+        let system = SystemOptions {
+            rotate: None,
+            bundling: None,
+            stop_at: None,
+            only: false,
+            mode: BufferMode::Overwrite,
+            buffer_span: self.keep,
+            subject: self.subject.finish()?,
+        };
+        let recording = Options {
+            duration: None,
+            output: Output::Default,
+            export: None,
+            keep: KeepCapture::Always,
+            force: false,
+            fail_on_loss: false,
+            timings: false,
+            command: Vec::new(),
+            frequency: self.events.freq,
+            stacks: self.events.stacks,
+            buffer_bytes: self.buffer,
+            gpu: self.events.gpu,
+            system,
+        };
+        Ok(FlightOptions {
+            recording,
+            folder: self.folder,
+            most: self.most as usize,
+            group: self.group,
+            socket: self.socket,
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! Snapshots on their way: each is written and named on a thread of its own, behind everything else.
+
+use super::control::AnswerSocket;
+use super::message::Answer;
+use crate::confine;
+use crate::output::Target;
+use crate::owner::Owner;
+use crate::record::backend::files::local_time;
+use crate::record::backend::finish::{CaptureNaming, Finish, Read, Unwinding};
+use crate::record::backend::series::go_behind;
+use crate::record::files::{KeepCapture, OutputFiles};
+use crate::signals::Abandon;
+use crate::terminal::Terminal;
+use crate::timings::Timings;
+use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker};
+use syscollect_model::SnapshotMark;
+
+/// Snapshots that are written at one time: each holds what the buffer had when it was taken.
+const MOST_AT_ONCE: u64 = 3;
+/// How long the end waits for those.
+const LONGEST_END: Duration = Duration::from_secs(60);
+
+/// How many snapshots there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SnapshotCounts {
+    pub(super) taken: u64,
+    pub(super) writing: u64,
+    pub(super) failed: u64,
+}
+
+/// Takes snapshots.
+pub(super) struct Snapshots {
+    taker: SnapshotTaker,
+    abandon: Abandon,
+    counts: Mutex<SnapshotCounts>,
+    changed: Condvar,
+}
+
+/// Where those go that nobody brings a file for.
+#[derive(Clone)]
+pub(super) struct SnapshotFolder {
+    /// A name in it.
+    target: Target,
+    published: Arc<Mutex<VecDeque<Target>>>,
+    most: usize,
+}
+
+impl SnapshotFolder {
+    /// Checks that it is there. It keeps so many snapshots, of which those that root takes are the
+    /// user's behind sudo.
+    pub(super) fn open(folder: &Path, most: usize, owner: Option<Owner>) -> Result<Self> {
+        let target = Target::new(&folder.join("snapshot"), true, owner)
+            .with_context(|| format!("{} is no folder for snapshots", folder.display()))?;
+        Ok(Self { target, published: Arc::default(), most })
+    }
+
+    /// A name that is free.
+    fn next(&self) -> Result<OutputFiles> {
+        let stem = format!("snapshot-{}", local_time());
+        let numbered = (2..1000).map(|number| format!("{stem}-{number}"));
+        let mut stems = std::iter::once(stem.clone()).chain(numbered);
+        let capture = stems.find_map(|stem| {
+            let draft = self.target.beside_unchecked(format!("{stem}.syscap.partial"));
+            let capture = self.target.beside_unchecked(format!("{stem}.syscap"));
+            (draft.is_free() && capture.is_free()).then_some(capture)
+        });
+        let Some(capture) = capture else { bail!("all names like {stem}-2.syscap are taken") };
+        let keep = KeepCapture::Always;
+        Ok(OutputFiles { export: None, capture, keep, standard_output: None, force: false })
+    }
+
+    /// One more is there; the oldest go that are too many.
+    fn published(&self, target: Target) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        published.push_back(target);
+        while published.len() > self.most
+            && let Some(oldest) = published.pop_front()
+        {
+            if let Err(error) = oldest.remove() {
+                let path = oldest.path();
+                eprint_line!("syscollect: cannot delete {}: {error}", path.display());
+            }
+        }
+    }
+}
+
+impl Snapshots {
+    pub(super) fn new(taker: SnapshotTaker, abandon: Abandon) -> Self {
+        Self { taker, abandon, counts: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// What the recording holds.
+    pub(super) fn held(&self) -> Held {
+        self.taker.held()
+    }
+
+    pub(super) fn counts(&self) -> SnapshotCounts {
+        *self.lock()
+    }
+
+    /// Waits until none is being written.
+    pub(super) fn wait(&self) {
+        let end = Instant::now() + LONGEST_END;
+        let mut counts = self.lock();
+        while counts.writing > 0 && !self.abandon.wanted() {
+            let Some(left) = end.checked_duration_since(Instant::now()) else { return };
+            let wait = left.min(Duration::from_millis(100));
+            counts =
+                self.changed.wait_timeout(counts, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes one into the file of whoever asked, and answers when it is complete.
+    pub(super) fn take_for(
+        self: Arc<Self>,
+        file: File,
+        last_ns: Option<u64>,
+        reason: String,
+        answer: AnswerSocket,
+    ) {
+        let mark = SnapshotMark { reason, ..SnapshotMark::default() };
+        let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
+        self.spawn(move |snapshots, taken| {
+            let answered = match taken.and_then(|()| snapshots.write(&order, &file)) {
+                Ok(recorded) => Answer::Snapshot {
+                    duration_ns: recorded.duration.as_nanos() as u64,
+                    incomplete: recorded.error,
+                },
+                Err(error) => Answer::Refused { why: crate::message(&error) },
+            };
+            let is_done = matches!(&answered, Answer::Snapshot { incomplete: None, .. });
+            answer.send(&answered);
+            is_done
+        });
+    }
+
+    /// Takes one into the folder.
+    pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, mark: SnapshotMark) {
+        let (folder, reason) = (folder.clone(), mark.reason.clone());
+        let order = SnapshotOrder { last: None, mark };
+        self.spawn(move |snapshots, taken| {
+            match taken.and_then(|()| snapshots.publish(&order, &folder)) {
+                Ok(path) => {
+                    eprint_line!("syscollect: snapshot ({reason}): {}", path.display());
+                    true
+                }
+                Err(error) => {
+                    let why = crate::message(&error);
+                    eprint_line!("syscollect: no snapshot ({reason}): {why}");
+                    false
+                }
+            }
+        });
+    }
+
+    /// Does it on another thread, or tells it here that there are too many; counts what came of it.
+    fn spawn(self: Arc<Self>, work: impl FnOnce(&Self, Result<()>) -> bool + Send + 'static) {
+        let is_too_much = self.lock().writing >= MOST_AT_ONCE;
+        if is_too_much {
+            let too_many = Err(anyhow::anyhow!(
+                "{MOST_AT_ONCE} snapshots are being written: ask again when one is complete"
+            ));
+            work(&self, too_many);
+            self.lock().failed += 1;
+            return;
+        }
+        self.lock().writing += 1;
+        let ours = Arc::clone(&self);
+        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
+            // What the recorder needs goes first; it shares threads that open files.
+            confine::to_naming_a_part();
+            go_behind();
+            let is_done = work(&ours, Ok(()));
+            ours.ended(is_done);
+        });
+        if let Err(error) = thread {
+            eprint_line!("syscollect: no snapshot: cannot start a thread: {error}");
+            self.ended(false);
+        }
+    }
+
+    fn ended(&self, is_done: bool) {
+        let mut counts = self.lock();
+        counts.writing -= 1;
+        counts.taken += u64::from(is_done);
+        counts.failed += u64::from(!is_done);
+        self.changed.notify_all();
+    }
+
+    /// Writes one and names what it can.
+    fn write(&self, order: &SnapshotOrder, file: &File) -> Result<Recorded> {
+        let mut recorded = self.taker.take(order, file.try_clone()?)?;
+        if recorded.error.is_none() {
+            let naming = CaptureNaming {
+                capture: file,
+                bundling: None,
+                abandon: &self.abandon,
+                terminal: &Terminal::quiet(),
+            };
+            let unwinding = Unwinding {
+                stacks: std::mem::take(&mut recorded.stacks),
+                statistics: &mut recorded.summary.statistics,
+            };
+            let pinned = std::mem::take(&mut recorded.pinned);
+            naming.name(pinned, unwinding, &mut Timings::start())?;
+        }
+        Ok(recorded)
+    }
+
+    /// Writes one into the folder; where it is.
+    fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
+        let files = folder.next()?;
+        let draft = files.capture.draft_to_appear(files.draft_name())?;
+        let recorded = self.taker.take(order, draft.file().try_clone()?)?;
+        let finish = Finish {
+            files: &files,
+            abandon: &self.abandon,
+            terminal: &Terminal::quiet(),
+            read: Read::Nothing,
+            bundling: None,
+            is_accounted: false,
+        };
+        let finished = finish.finish(draft, recorded, &mut Timings::start())?;
+        folder.published(files.capture.clone());
+        finished.output.map(|(path, _)| path).context("it has no file")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SnapshotCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
