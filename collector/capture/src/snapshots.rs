@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{RecorderSummary, SessionInfo, SnapshotMark};
+use syscollect_model::{RecorderSummary, SessionInfo, SnapshotMark, Ticks};
 use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
 use syscollect_symbolize::PinnedFiles;
 
@@ -50,6 +50,8 @@ pub(crate) enum SnapshotRequest {
 
 /// What the collector hands out.
 pub(crate) struct SnapshotParts {
+    /// When.
+    pub(crate) at: Ticks,
     pub(crate) buffer: BufferSnapshot,
     pub(crate) session: SessionInfo,
     pub(crate) summary: RecorderSummary,
@@ -145,10 +147,13 @@ impl SnapshotTaker {
             Some(MetadataSnapshot { pinned, processes }) => (pinned, processes),
             None => (PinnedFiles::default(), Vec::new()),
         };
-        let SnapshotParts { buffer, mut session, mut summary, mut losses, stacks } = parts;
-        session.snapshot = Some(order.mark.clone());
-        let oldest = buffer.oldest();
-        summary.duration_ns = nanoseconds(order.mark.at.0.saturating_sub(oldest.0), &session);
+        let SnapshotParts { at, buffer, mut session, mut summary, mut losses, stacks } = parts;
+        let mut mark = order.mark.clone();
+        if mark.at == Ticks(0) {
+            mark.at = at;
+        }
+        session.snapshot = Some(mark);
+        summary.duration_ns = nanoseconds(at.0.saturating_sub(buffer.oldest().0), &session);
         let written = write(file, buffer, &processes, session, &mut losses, &summary);
         Ok(Recorded {
             pinned,
@@ -212,7 +217,7 @@ fn write(
 mod tests {
     use super::*;
     use crate::{RecordOptions, Recording};
-    use syscollect_model::{Lane, LaneKind, StopReason, Ticks};
+    use syscollect_model::{Lane, LaneKind, StopReason};
     use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader};
 
     const LANE: Lane = Lane::new(LaneKind::Sched, 1);
@@ -268,7 +273,7 @@ mod tests {
         let recording = recording();
         let taker = recording.snapshots();
         let mark = SnapshotMark { reason: "p99 alarm".into(), ..SnapshotMark::default() };
-        let order = SnapshotOrder { last: None, mark: mark.clone() };
+        let order = SnapshotOrder { last: None, mark };
         let all: Vec<u64> = (0..CHUNKS).collect();
         std::thread::scope(|threads| {
             for _ in 0..2 {
@@ -277,7 +282,11 @@ mod tests {
                     let taken = taker.take(&order, file.try_clone().unwrap()).unwrap();
                     assert_eq!((taken.error, taken.losses), (None, Vec::new()));
                     assert_eq!(taken.summary.stop_reason, StopReason::Snapshot);
-                    assert_eq!(read(file), (all.clone(), Some(mark.clone())));
+                    let (chunks, marked) = read(file);
+                    assert_eq!(chunks, all);
+                    let marked = marked.unwrap();
+                    assert!(marked.at > Ticks(0), "it says when");
+                    assert_eq!(marked.reason, "p99 alarm");
                 });
             }
         });

@@ -75,7 +75,7 @@ pub struct SnapshotMark {
     /// The trigger's name; empty where somebody asked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trigger: String,
-    /// When it was asked for, or when the event ended that the trigger waits for.
+    /// When it was taken, or when what it is about ended; 0 in an order, which has it filled in.
     pub at: Ticks,
     /// The thread that it is about, 0 for none.
     #[serde(skip_serializing_if = "is_zero")]

@@ -7,6 +7,7 @@ use syscollect_model::{RecorderSummary, StopReason};
 use syscollect_store::LaneLoss;
 
 use super::Collector;
+use crate::clock::ticks_now;
 use crate::files::losses_since;
 use crate::snapshots::{SnapshotParts, SnapshotRequest};
 use crate::unwind::StacksInMemory;
@@ -87,6 +88,7 @@ impl Collector {
         };
         let lost = self.file.losses(&self.losses());
         SnapshotParts {
+            at: ticks_now(self.clock_source),
             buffer: buffer.snapshot(last),
             session: self.present_session(),
             summary,

@@ -10,7 +10,7 @@ use crate::owner::Owner;
 use crate::record::backend::files::local_time;
 use crate::signals;
 use crate::symbol_files::SymbolFileOptions;
-use crate::terminal::Terminal;
+use crate::terminal::{Style, Terminal};
 use crate::units::parse_duration;
 use crate::usage::usage;
 use anyhow::{Context, Result, bail};
@@ -137,7 +137,7 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
         }
     };
     let lost = lost.map_or(String::new(), |lost| {
-        format!("; {}", lost.text(events, Terminal::stderr().style()))
+        format!("; {}", lost.text(events, Style::new(false)).trim_end())
     });
     eprint_line!(
         "syscollect: {} events of {of} in {} ({}){lost}",

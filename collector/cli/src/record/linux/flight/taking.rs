@@ -216,7 +216,7 @@ impl Snapshots {
     /// Writes one into the folder; where it is.
     fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
         let files = folder.next()?;
-        let draft = files.capture.draft_to_appear(files.draft_name())?;
+        let draft = files.capture.draft_named(files.draft_name())?;
         let recorded = self.taker.take(order, draft.file().try_clone()?)?;
         let finish = Finish {
             files: &files,
