@@ -153,12 +153,14 @@ impl SnapshotTaker {
             mark.at = at;
         }
         session.snapshot = Some(mark);
-        summary.duration_ns = nanoseconds(at.0.saturating_sub(buffer.oldest().0), &session);
+        // Of the recording, of which the file has the end.
+        summary.duration_ns = self.began.elapsed().as_nanos() as u64;
+        let held = nanoseconds(at.0.saturating_sub(buffer.oldest().0), &session);
         let written = write(file, buffer, &processes, session, &mut losses, &summary);
         Ok(Recorded {
             pinned,
             stacks,
-            duration: Duration::from_nanos(summary.duration_ns),
+            duration: Duration::from_nanos(held),
             attaching: Duration::ZERO,
             records: 0,
             error: written.err().map(|error| error.to_string()),

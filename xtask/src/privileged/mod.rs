@@ -16,6 +16,7 @@ mod count;
 mod doctor;
 pub(crate) mod failures;
 pub(crate) mod files;
+mod flight;
 mod full_rate;
 mod gpu;
 mod gpu_formats;
@@ -122,6 +123,7 @@ const TESTS: &[Test] = &[
     test!("full-rate", full_rate::full_rate),
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
+    test!("flight", flight::flight),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),

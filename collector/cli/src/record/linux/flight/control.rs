@@ -22,11 +22,11 @@ const LOOK_UP: Duration = Duration::from_millis(200);
 /// Whoever does not read its answer is not waited for longer.
 const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
-/// The socket; its file goes with it.
-pub(super) struct ControlSocket {
-    socket: UnixDatagram,
-    path: PathBuf,
-}
+/// The socket.
+pub(super) struct ControlSocket(UnixDatagram);
+
+/// Its file, which goes with this.
+pub(super) struct SocketFile(PathBuf);
 
 /// A request, and where its answer goes.
 pub(super) struct Asked {
@@ -55,7 +55,7 @@ impl ControlSocket {
     /// # Errors
     ///
     /// Another recorder listens there, or a file lies there that is none's.
-    pub(super) fn bind(path: &Path, group: Option<&str>) -> Result<Self> {
+    pub(super) fn bind(path: &Path, group: Option<&str>) -> Result<(Self, SocketFile)> {
         let group = group.map(group_id).transpose()?;
         if std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket()) {
             let probe = UnixDatagram::unbound().context("cannot make a socket")?;
@@ -71,14 +71,14 @@ impl ControlSocket {
         }
         let socket = UnixDatagram::bind(path)
             .with_context(|| format!("cannot listen at {} (--socket)", path.display()))?;
-        let control = Self { socket, path: path.to_owned() };
+        let file = SocketFile(path.to_owned());
         // Until here its owner alone may write to it, as umask wants it.
         let mode = if group.is_some() { 0o660 } else { 0o600 };
         let permitted = std::os::unix::fs::chown(path, None, group)
             .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)));
         permitted.with_context(|| format!("cannot give {} its rights", path.display()))?;
-        control.socket.set_read_timeout(Some(LOOK_UP)).context("cannot listen")?;
-        Ok(control)
+        socket.set_read_timeout(Some(LOOK_UP)).context("cannot listen")?;
+        Ok((Self(socket), file))
     }
 
     /// The next request, if one comes soon. What is none is answered here.
@@ -88,7 +88,7 @@ impl ControlSocket {
     /// The socket is of no use any more.
     pub(super) fn next(&self) -> io::Result<Option<Asked>> {
         let mut bytes = [0; MOST_BYTES + 1];
-        let (length, descriptors) = match receive_descriptors(&self.socket, &mut bytes) {
+        let (length, descriptors) = match receive_descriptors(&self.0, &mut bytes) {
             Ok(received) => received,
             Err(error) if is_no_request(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -106,10 +106,10 @@ impl ControlSocket {
     }
 }
 
-impl Drop for ControlSocket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // Who may not remove it leaves it to the next recorder.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -159,20 +159,22 @@ mod tests {
     struct Asker {
         folder: tempfile::TempDir,
         control: ControlSocket,
+        file: SocketFile,
     }
 
     impl Asker {
         fn new() -> Self {
             let folder = tempfile::tempdir().expect("there is room for it");
-            let control = ControlSocket::bind(&folder.path().join("socket"), None);
-            Self { folder, control: control.expect("nobody listens there") }
+            let bound = ControlSocket::bind(&folder.path().join("socket"), None);
+            let (control, file) = bound.expect("nobody listens there");
+            Self { folder, control, file }
         }
 
         /// Asks for what these bytes say; what comes of it, and the answer if there was one.
         fn ask(&self, bytes: &[u8], file: Option<&File>) -> (Option<Asked>, String) {
             let (mut ours, theirs) = UnixStream::pair().expect("sockets can be made");
             let socket = UnixDatagram::unbound().expect("sockets can be made");
-            socket.connect(&self.control.path).expect("somebody listens");
+            socket.connect(&self.file.0).expect("somebody listens");
             let descriptors: Vec<_> =
                 std::iter::once(theirs.as_fd()).chain(file.map(AsFd::as_fd)).collect();
             send_descriptors(&socket, bytes, &descriptors).expect("it has room");

@@ -38,7 +38,7 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     let folder = SnapshotFolder::open(&options.folder, options.most, Owner::behind_sudo())?;
     // Sockets cannot be made once the recorder has confined itself.
     let mut notifier = ServiceNotifier::from_environment();
-    let control = ControlSocket::bind(&options.socket, options.group.as_deref())?;
+    let (control, _socket_file) = ControlSocket::bind(&options.socket, options.group.as_deref())?;
     let (sender, events) = channel();
     let abandon = signals::watch(sender)?;
     abandon.takes_snapshots();
