@@ -58,6 +58,7 @@ mod samples;
 mod scheduling;
 mod session;
 mod sleepers;
+mod snapshot_mark;
 mod source;
 mod sources;
 mod stack_shares;

@@ -9,6 +9,7 @@ use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
+use crate::snapshot_mark::emit_snapshot_mark;
 use crate::source::{Source, SourceItem};
 use crate::sources::Sources;
 use crate::zones::decoder::Zones;
@@ -201,6 +202,7 @@ impl<'a> Playing<'a> {
     pub(crate) fn end(&mut self) -> Result<(Played, Losses), Stopped> {
         let losses = &mut self.engine.source.losses;
         self.sources.decoders().for_each(|decoder| losses.not_decoded(decoder));
+        emit_snapshot_mark(&mut self.engine)?;
         self.decoders.close(&mut self.engine)?;
         let unshown_failures = self.decoders.tracepoints.gpu.jobs.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.sink.played() };

@@ -15,17 +15,21 @@ use super::program::Program;
 pub(super) struct Layout {
     /// The completions of zsh.
     zsh: &'static str,
+    /// Units of systemd, where the program lies where they look for it.
+    units: Option<&'static str>,
 }
 
 impl Layout {
     /// What most systems, and /usr/local, look at.
-    pub(super) const ARCHIVE: Self = Self { zsh: "share/zsh/site-functions" };
+    pub(super) const ARCHIVE: Self = Self { zsh: "share/zsh/site-functions", units: None };
     /// Debian keeps `site-functions` of /usr for nobody.
-    pub(super) const DEBIAN: Self = Self { zsh: "share/zsh/vendor-completions" };
+    pub(super) const DEBIAN: Self =
+        Self { zsh: "share/zsh/vendor-completions", units: Some("lib/systemd/system") };
 }
 
 const DOCUMENTS: &str = "share/doc/syscollect";
 const MANUAL: &str = "share/man/man1";
+const FLIGHT_SERVICE: &str = include_str!("syscollect-flight.service");
 
 /// Puts everything below `prefix`; returns how many bytes that is.
 pub(super) fn fill(prefix: &Path, layout: &Layout, program: &Program) -> Result<u64> {
@@ -46,6 +50,9 @@ pub(super) fn fill(prefix: &Path, layout: &Layout, program: &Program) -> Result<
     ];
     for (shell, path) in completions {
         files.add(&path, &program.run(&["completions", shell])?)?;
+    }
+    if let Some(units) = layout.units {
+        files.add(&format!("{units}/syscollect-flight.service"), FLIGHT_SERVICE)?;
     }
     for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         let text =
