@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use syscollect_model::{RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost};
-use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
-use syscollect_symbolize::PinnedFiles;
+use syscollect_store::{Chunk, TraceBuffer};
 
 use crate::chunk_sink::ChunkSink;
 use crate::collector::{Children, Collector, EndedRecording, Output, RotationLimits, Shared};
@@ -16,10 +15,9 @@ use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
-use crate::priority::RaisedSession;
+use crate::recorded::Recorded;
 use crate::snapshot::with_descendants;
 use crate::snapshots::SnapshotTaker;
-use crate::unwind::StacksInMemory;
 use crate::usage::CostAccount;
 use crate::worker::{Unfinished, Worker};
 
@@ -59,32 +57,6 @@ pub struct Progress {
     pub written_in_all: u64,
     /// Bytes that wait for the disk, or, where the newest are kept, are kept.
     pub buffered: u64,
-}
-
-/// A recording that has ended; its capture is complete.
-pub struct Recorded {
-    /// Files that were mapped, still open, for naming addresses.
-    pub pinned: PinnedFiles,
-    /// Stacks as they lay in memory, whose tables were not made when they were recorded.
-    pub stacks: StacksInMemory,
-    /// What the capture says of the recorder; of several files, the last one.
-    pub summary: RecorderSummary,
-    /// What was lost, by lane, kind and cause; of several files, of the last one.
-    pub losses: Vec<LaneLoss>,
-    /// What was lost of the files before.
-    pub losses_before: Vec<LaneLoss>,
-    /// How long it was, all files together.
-    pub duration: Duration,
-    /// The part of it at its beginning in which zones and probes were not all recorded yet.
-    pub attaching: Duration,
-    /// Events recorded.
-    pub records: u64,
-    /// Why the end of the recording is not in the file (a full disk), if so.
-    pub error: Option<String>,
-    /// What starting and recording cost; what comes after it may be added.
-    pub costs: CostAccount,
-    /// To be kept until the work after the recording is done.
-    pub priority: RaisedSession,
 }
 
 impl Recording {

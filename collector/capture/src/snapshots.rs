@@ -5,9 +5,8 @@
 //! whoever asks for the snapshot writes it on a thread of their own.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -22,8 +21,8 @@ use crate::files::buffer_loss;
 use crate::fold::TaskFold;
 use crate::metadata::MetadataSnapshot;
 use crate::priority::RaisedSession;
-use crate::recording::Recorded;
-use crate::unwind::StacksInMemory;
+use crate::recorded::Recorded;
+use crate::snapshot_requests::{SnapshotParts, SnapshotRequest};
 use crate::usage::CostAccount;
 
 /// How long a snapshot waits for what was observed to be noted. What is not by then lacks a name.
@@ -38,66 +37,6 @@ pub struct SnapshotOrder {
     pub last: Option<Duration>,
     /// Why.
     pub mark: SnapshotMark,
-}
-
-/// What the collector is asked for, on its thread.
-pub(crate) enum SnapshotRequest {
-    /// What was observed is to be noted.
-    Metadata(Sender<MetadataSnapshot>),
-    /// What the buffer holds; with the time before now that is wanted of it.
-    Buffer(Sender<SnapshotParts>, Option<Duration>),
-}
-
-/// What the collector hands out.
-pub(crate) struct SnapshotParts {
-    /// When.
-    pub(crate) at: Ticks,
-    pub(crate) buffer: BufferSnapshot,
-    pub(crate) session: SessionInfo,
-    pub(crate) summary: RecorderSummary,
-    /// What was lost before the trace buffer.
-    pub(crate) losses: Vec<LaneLoss>,
-    pub(crate) stacks: StacksInMemory,
-}
-
-/// Requests on their way to the collector.
-pub(crate) struct SnapshotRequests {
-    /// Whether there are any, for a look that costs nothing.
-    are_there: AtomicBool,
-    /// `None` once nobody answers any more.
-    queue: Mutex<Option<Vec<SnapshotRequest>>>,
-}
-
-impl Default for SnapshotRequests {
-    fn default() -> Self {
-        Self { are_there: AtomicBool::new(false), queue: Mutex::new(Some(Vec::new())) }
-    }
-}
-
-impl SnapshotRequests {
-    fn add(&self, request: SnapshotRequest) {
-        if let Some(queue) = &mut *self.lock() {
-            queue.push(request);
-        }
-        self.are_there.store(true, Ordering::Release);
-    }
-
-    /// Nobody answers any more, which those learn who wait.
-    pub(crate) fn close(&self) {
-        *self.lock() = None;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<SnapshotRequest>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was asked for since this was last called.
-    pub(crate) fn take(&self) -> Vec<SnapshotRequest> {
-        if !self.are_there.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
-        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
-    }
 }
 
 /// Takes snapshots of a recording, from any thread; several at once are independent.

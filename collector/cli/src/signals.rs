@@ -42,7 +42,6 @@ pub(crate) enum Stop {
     /// The terminal went away.
     HangUp,
     /// `kill -USR1`, which asks a flight recorder for a snapshot.
-    #[cfg_attr(windows, expect(dead_code, reason = "there is no such signal"))]
     User1,
     /// `kill -USR2`, and an alarm that somebody set before this program was run.
     Other,

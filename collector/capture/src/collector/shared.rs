@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::files::FileAccount;
-use crate::snapshots::SnapshotRequests;
+use crate::snapshot_requests::SnapshotRequests;
 
 /// What the threads tell one another.
 #[derive(Default)]

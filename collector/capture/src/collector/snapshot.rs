@@ -9,7 +9,7 @@ use syscollect_store::LaneLoss;
 use super::Collector;
 use crate::clock::ticks_now;
 use crate::files::losses_since;
-use crate::snapshots::{SnapshotParts, SnapshotRequest};
+use crate::snapshot_requests::{SnapshotParts, SnapshotRequest};
 use crate::unwind::StacksInMemory;
 use crate::usage::{cpu_time, peak_memory, program_time};
 
