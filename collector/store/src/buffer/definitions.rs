@@ -2,9 +2,10 @@
 
 use super::event::size_of_chunk;
 use crate::{Chunk, ChunkHeader};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use syscollect_model::{LaneKind, Ticks};
+use syscollect_records::ZoneLogChunk;
 
 /// Definitions that wait for the end, when overwriting.
 #[derive(Default)]
@@ -40,7 +41,7 @@ impl RetainedDefinitions {
     /// somebody may miss.
     ///
     /// Readings of clocks from before the oldest event give way first, which nobody misses; then
-    /// the oldest of what programs define, whose number has no bound.
+    /// the oldest of what programs define, whose number has no bound: of those that have most.
     pub(super) fn add(
         &mut self,
         chunk: Arc<Chunk>,
@@ -53,11 +54,7 @@ impl RetainedDefinitions {
         if self.bytes > limit {
             // To well below, so that all are looked at only now and then.
             self.drop_readings_before(oldest());
-            while self.bytes > limit / 8 * 7
-                && let Some(chunk) = self.pop_of_programs()
-            {
-                gone.push(chunk.header);
-            }
+            gone.extend(self.level_programs(limit / 8 * 7));
             while self.bytes > limit
                 && let Some(chunk) = self.take(0)
             {
@@ -82,9 +79,28 @@ impl RetainedDefinitions {
         self.bytes = self.chunks.iter().map(|chunk| size_of_chunk(chunk)).sum();
     }
 
-    fn pop_of_programs(&mut self) -> Option<Arc<Chunk>> {
-        let is_of_programs = |chunk: &Arc<Chunk>| chunk.header.lane.kind == LaneKind::ZoneLog;
-        self.take(self.chunks.iter().position(is_of_programs)?)
+    /// Programs keep the same, or what they have if that is less, so that all is at most `limit`;
+    /// what gave way.
+    fn level_programs(&mut self, limit: usize) -> Vec<ChunkHeader> {
+        let mut held = BTreeMap::<u32, usize>::new();
+        for (program, bytes) in self.chunks.iter().filter_map(|chunk| of_program(chunk)) {
+            *held.entry(program).or_default() += bytes;
+        }
+        let others = self.bytes - held.values().sum::<usize>();
+        let level = level(held.values().copied().collect(), limit.saturating_sub(others));
+        let mut gone = Vec::new();
+        self.chunks.retain(|chunk| {
+            let Some((program, bytes)) = of_program(chunk) else { return true };
+            let left = held.entry(program).or_default();
+            if *left <= level {
+                return true;
+            }
+            *left -= bytes;
+            gone.push(chunk.header);
+            false
+        });
+        self.bytes = self.chunks.iter().map(|chunk| size_of_chunk(chunk)).sum();
+        gone
     }
 
     fn take(&mut self, index: usize) -> Option<Arc<Chunk>> {
@@ -102,6 +118,27 @@ impl RetainedDefinitions {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Which program defines that, and what it takes; `None` for what no program defines.
+fn of_program(chunk: &Chunk) -> Option<(u32, usize)> {
+    let is_of_program = chunk.header.lane.kind == LaneKind::ZoneLog;
+    let prefix = ZoneLogChunk::from_bytes(&chunk.data).filter(|_| is_of_program)?;
+    Some((prefix.client, size_of_chunk(chunk)))
+}
+
+/// The most that each may have, so that all together have at most `limit`.
+fn level(mut held: Vec<usize>, limit: usize) -> usize {
+    held.sort_unstable();
+    let mut left = limit;
+    for (index, bytes) in held.iter().enumerate() {
+        let share = left / (held.len() - index);
+        if *bytes > share {
+            return share;
+        }
+        left -= bytes;
+    }
+    usize::MAX
 }
 
 #[cfg(test)]
@@ -124,6 +161,43 @@ mod tests {
         Arc::new(Chunk { header, data: vec![0; 100] })
     }
 
+    /// What a program defines.
+    fn log(client: u32, number: u64) -> Arc<Chunk> {
+        let Chunk { header, .. } = *chunk(LaneKind::ZoneLog, number);
+        let prefix = ZoneLogChunk { client, ..ZoneLogChunk::default() };
+        let data = [prefix.as_bytes(), &[0; 84]].concat();
+        Arc::new(Chunk { header, data })
+    }
+
+    #[test]
+    fn what_a_program_defines_without_end_takes_nothing_from_others() {
+        let one = size_of_chunk(&log(0, 0));
+        let (mut retained, limit) = (RetainedDefinitions::default(), 80 * one);
+        retained.add(chunk(LaneKind::Definition, 0), limit, || Ticks(0));
+        for number in 1..11 {
+            retained.add(log(7, number), limit, || Ticks(0));
+        }
+        let mut gone = 0;
+        for number in 11..1_011 {
+            gone += retained.add(log(9, number), limit, || Ticks(0)).len();
+        }
+        let of = |client| {
+            let programs = retained.chunks.iter().filter_map(|chunk| of_program(chunk));
+            programs.filter(|(program, _)| *program == client).count()
+        };
+        assert_eq!((of(7), of(9) + gone), (10, 1_000));
+        assert!(of(9) > 50 && retained.bytes() <= limit, "{} of {limit}", retained.bytes());
+        assert_eq!(retained.chunks.back().map(|chunk| chunk.header.first.0), Some(1_010));
+    }
+
+    #[test]
+    fn who_has_less_than_the_others_keeps_it() {
+        assert_eq!(level(vec![10, 1, 5], 16), usize::MAX);
+        assert_eq!(level(vec![10, 1, 5], 9), 4);
+        assert_eq!(level(vec![10, 1, 5], 2), 0);
+        assert_eq!(level(Vec::new(), 0), usize::MAX);
+    }
+
     fn kinds(retained: &RetainedDefinitions) -> Vec<(LaneKind, u64)> {
         let chunks = retained.chunks.iter();
         chunks.map(|chunk| (chunk.header.lane.kind, chunk.header.first.0)).collect()
@@ -134,7 +208,7 @@ mod tests {
         let one = size_of_chunk(&chunk(LaneKind::Clock, 0));
         let (mut retained, limit) = (RetainedDefinitions::default(), 8 * one);
         retained.add(chunk(LaneKind::Definition, 0), limit, || Ticks(0));
-        retained.add(chunk(LaneKind::ZoneLog, 1), limit, || Ticks(0));
+        retained.add(log(7, 1), limit, || Ticks(0));
         for ticks in 2..8 {
             retained.add(chunk(LaneKind::Clock, ticks), limit, || panic!("there is room"));
         }
@@ -150,7 +224,7 @@ mod tests {
         ];
         assert_eq!(kinds(&retained), expected, "one reading from before the oldest event stays");
         let gone: Vec<u64> = (9..29)
-            .flat_map(|ticks| retained.add(chunk(LaneKind::ZoneLog, ticks), limit, || Ticks(6)))
+            .flat_map(|ticks| retained.add(log(7, ticks), limit, || Ticks(6)))
             .map(|header| header.first.0)
             .collect();
         assert_eq!(gone[0], 1, "the oldest first");
