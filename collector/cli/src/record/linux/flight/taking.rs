@@ -218,6 +218,7 @@ impl Snapshots {
         let files = folder.next()?;
         let draft = files.capture.draft_named(files.draft_name())?;
         let recorded = self.taker.take(order, draft.file().try_clone()?)?;
+        let error = recorded.error.clone();
         let finish = Finish {
             files: &files,
             abandon: &self.abandon,
@@ -228,7 +229,11 @@ impl Snapshots {
         };
         let finished = finish.finish(draft, recorded, &mut Timings::start())?;
         folder.published(files.capture.clone());
-        finished.output.map(|(path, _)| path).context("it has no file")
+        let (path, _) = finished.output.context("it has no file")?;
+        match error {
+            Some(error) => bail!("{} is incomplete: {error}", path.display()),
+            None => Ok(path),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, SnapshotCounts> {
