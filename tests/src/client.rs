@@ -7,7 +7,7 @@ use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{ClientDefinition, Definition};
 use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryKind, EntryWords, SchemaField};
 use syscollect_zone_protocol::{
-    Attribute, Event, FieldFormat, Item, ItemKind, TextRole, Value, ValueType,
+    Attribute, Event, FieldFormat, Item, ItemKind, StackEnding, TextRole, Value, ValueType,
 };
 
 /// An instrumented program. Its definitions are written when it is
@@ -247,7 +247,12 @@ pub fn task_name(string: u32, task: u64) -> Vec<u64> {
 
 /// A stack of return addresses, innermost first.
 pub fn stack(addresses: &[u64]) -> Vec<u64> {
-    words(Attribute::stacks(addresses))
+    words(Attribute::stacks(addresses, StackEnding::Unsaid))
+}
+
+/// A stack whose walk ended so.
+pub fn ended_stack(addresses: &[u64], ending: StackEnding) -> Vec<u64> {
+    words(Attribute::stacks(addresses, ending))
 }
 
 fn words(attributes: impl IntoIterator<Item = Attribute>) -> Vec<u64> {

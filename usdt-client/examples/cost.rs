@@ -28,6 +28,17 @@ fn two_readings(_: u64) {
     }
 }
 
+/// A zone with its stack, so many functions deep.
+#[inline(never)]
+fn zone_with_stack(depth: u32) {
+    if depth > 0 {
+        zone_with_stack(depth - 1);
+        black_box(depth);
+    } else {
+        let _zone = zone!("with stack", stack);
+    }
+}
+
 /// Ends the reader, also when writing the figures fails.
 struct Stop<'a>(&'a AtomicBool);
 
@@ -70,6 +81,10 @@ fn main() {
                 zone.value(index);
             })
         );
+        for depth in [0, 8, 24, 100] {
+            let time = measure(ON / 10, |_| zone_with_stack(depth));
+            println!("     with stack, {depth:3} callers more than none  {time:.1} ns");
+        }
         println!(
             "     async zone       {:.2} ns",
             measure(ON, |_| drop(AsyncZone::begin(location!("async"))))

@@ -64,6 +64,7 @@ enum { SYSCOLLECT_FRAME_MARK = 0, SYSCOLLECT_FRAME_BEGIN = 1, SYSCOLLECT_FRAME_E
 
 extern const volatile uint16_t *const syscollect_semaphore;
 syscollect_zone syscollect_zone_begin_recorded(struct syscollect_location *location);
+syscollect_zone syscollect_zone_begin_stack_recorded(struct syscollect_location *location);
 void syscollect_zone_end_recorded(syscollect_zone zone);
 void syscollect_zone_text_recorded(syscollect_zone zone, const char *text);
 void syscollect_zone_name_recorded(syscollect_zone zone, const char *name);
@@ -85,6 +86,13 @@ static inline syscollect_zone syscollect_zone_begin(struct syscollect_location *
     return syscollect_enabled() ? syscollect_zone_begin_recorded(location) : SYSCOLLECT_NO_ZONE;
 }
 
+/* The same with the call stack, which takes microseconds. */
+static inline __attribute__((always_inline)) syscollect_zone
+syscollect_zone_begin_stack(struct syscollect_location *location) {
+    return syscollect_enabled() ? syscollect_zone_begin_stack_recorded(location)
+                                : SYSCOLLECT_NO_ZONE;
+}
+
 /* Ends a zone, and those within it that are still open. */
 static inline void syscollect_zone_end(syscollect_zone zone) {
     if (__builtin_expect(zone != SYSCOLLECT_NO_ZONE, 0)) {
@@ -103,6 +111,11 @@ static inline int syscollect_enabled(void) {
 }
 
 static inline syscollect_zone syscollect_zone_begin(struct syscollect_location *location) {
+    (void)location;
+    return SYSCOLLECT_NO_ZONE;
+}
+
+static inline syscollect_zone syscollect_zone_begin_stack(struct syscollect_location *location) {
     (void)location;
     return SYSCOLLECT_NO_ZONE;
 }
@@ -158,6 +171,10 @@ namespace syscollect {
 class Zone {
 public:
     explicit Zone(syscollect_location *location) : token(syscollect_zone_begin(location)) {}
+    /* With the call stack. */
+    struct WithStack {};
+    __attribute__((always_inline)) inline Zone(syscollect_location *location, WithStack)
+        : token(syscollect_zone_begin_stack(location)) {}
     ~Zone() { syscollect_zone_end(token); }
     Zone(const Zone &) = delete;
     Zone &operator=(const Zone &) = delete;
@@ -171,10 +188,16 @@ private:
 
 #define SYSCOLLECT_BLOCK_ZONE_                                                                     \
     syscollect::Zone syscollect_zone_of_block(&syscollect_location_of_block)
+#define SYSCOLLECT_BLOCK_ZONE_STACK_                                                               \
+    syscollect::Zone syscollect_zone_of_block(&syscollect_location_of_block,                       \
+                                              syscollect::Zone::WithStack())
 #else
 #define SYSCOLLECT_BLOCK_ZONE_                                                                     \
     __attribute__((cleanup(syscollect_end_of_block))) syscollect_zone syscollect_zone_of_block =   \
         syscollect_zone_begin(&syscollect_location_of_block)
+#define SYSCOLLECT_BLOCK_ZONE_STACK_                                                               \
+    __attribute__((cleanup(syscollect_end_of_block))) syscollect_zone syscollect_zone_of_block =   \
+        syscollect_zone_begin_stack(&syscollect_location_of_block)
 #endif
 
 /* Names a place here: SYSCOLLECT_LOCATION(place, "CONSTANT name", 0xff8000), for
@@ -187,6 +210,11 @@ private:
 #define SYSCOLLECT_ZONE_COLORED(name, color)                                                       \
     SYSCOLLECT_LOCATION(syscollect_location_of_block, name, color);                                \
     SYSCOLLECT_BLOCK_ZONE_
+
+/* The same with the call stack, which takes microseconds. */
+#define SYSCOLLECT_ZONE_STACK(name)                                                                \
+    SYSCOLLECT_LOCATION(syscollect_location_of_block, name, 0);                                    \
+    SYSCOLLECT_BLOCK_ZONE_STACK_
 
 /* Runs if the zone of this block is recorded. */
 #define SYSCOLLECT_OF_ZONE_(statement)                                                             \

@@ -4,8 +4,10 @@
 //! A handler writes to the thread's ring, which outlives the process, and then
 //! hands over to whoever handled the signal before, or to the default.
 
+use crate::arch;
+use crate::arch::registers::Registers;
 use crate::emit;
-use crate::stack;
+use crate::stack::{MAX_ADDRESSES, Stack};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +16,6 @@ use syscollect_zone_protocol::Event;
 /// The signals by which programs crash.
 const SIGNALS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
-/// Most addresses of a crash's stack.
-const ADDRESSES: usize = 64;
 
 /// Who handled each of [`SIGNALS`] before: written once, before the handler is set.
 struct Previous([core::cell::UnsafeCell<MaybeUninit<libc::sigaction>>; SIGNALS.len()]);
@@ -47,10 +47,34 @@ pub fn install() {
     }
 }
 
+/// Bytes of the stack on which a crash is written: a handler's own may have room for little more than
+/// what the kernel keeps there.
+const OWN_STACK: usize = 64 << 10;
+
+/// That stack. Memory is what was touched of it.
+#[repr(align(4096))]
+struct OwnStack(core::cell::UnsafeCell<[u8; OWN_STACK]>);
+// SAFETY: who has set `TAKEN` has it.
+unsafe impl Sync for OwnStack {}
+
+static STACK: OwnStack = OwnStack(core::cell::UnsafeCell::new([0; OWN_STACK]));
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// What a handler is told.
+struct Told {
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+}
+
 unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    if crate::enabled() {
-        // SAFETY: the kernel gives a handler with SA_SIGINFO both.
-        unsafe { record(signal, &*info, &*context.cast::<libc::ucontext_t>()) };
+    // Of threads that crash together one is written, and of a crash within this none.
+    if crate::enabled() && !TAKEN.swap(true, Ordering::Acquire) {
+        let mut told = Told { signal, info, context };
+        let top = STACK.0.get().cast::<u8>().wrapping_add(OWN_STACK);
+        // SAFETY: the stack was nobody's, and `record` gets what it expects.
+        unsafe { arch::call_on_stack(top, record, (&raw mut told).cast()) };
+        TAKEN.store(false, Ordering::Release);
     }
     // SAFETY: as above.
     unsafe { hand_over(signal, info, context) };
@@ -59,20 +83,25 @@ unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context
 /// Writes the crash; the stack begins where the signal struck, so the handler's frames are not in
 /// it.
 #[cold]
-unsafe fn record(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) {
-    let registers = &context.uc_mcontext.gregs;
-    let instruction = registers[libc::REG_RIP as usize] as u64;
-    let mut addresses = [0; ADDRESSES];
-    addresses[0] = instruction;
-    let count =
-        1 + stack::from_frame(registers[libc::REG_RBP as usize] as u64, &mut addresses[1..]);
-    let Ok(mut group) = emit::group(32 + emit::stack_bytes(ADDRESSES)) else { return };
+unsafe extern "C" fn record(told: *mut c_void) {
+    // SAFETY: `on_crash` gives what the kernel gave it: with SA_SIGINFO both are there.
+    let (signal, info, context) = unsafe {
+        let told = &*told.cast::<Told>();
+        (told.signal, &*told.info, &*told.context.cast::<libc::ucontext_t>())
+    };
+    let registers = Registers::interrupted(context);
+    let mut addresses = [0; MAX_ADDRESSES];
+    let stack = Stack::of_callers(&registers, &mut addresses);
+    let Ok(mut group) = emit::group(32 + emit::stack_bytes(stack.addresses().len())) else {
+        return;
+    };
     // SAFETY: for signals of faults the address is there; for others it is some number.
     let address = unsafe { info.si_addr() } as u64;
     let address = if is_fault(info) { address } else { 0 };
     let (signal, code) = (signal as u32, info.si_code as u32);
+    let instruction = registers.instruction();
     group.event(Event::Crash { signal, code, address, instruction });
-    group.stack(&addresses[..count]);
+    group.stack(stack.addresses(), stack.ending());
 }
 
 /// Whether the kernel sent it because an instruction failed, which will fail again.

@@ -30,7 +30,8 @@ use crate::thread::{self, OPEN_ZONES, OpenZone, Prepared, RingMemory, ThreadStat
 use core::sync::atomic::Ordering;
 use syscollect_zone_protocol::log::EntryWords;
 use syscollect_zone_protocol::{
-    self as protocol, Attribute, Event, Item, TextRole, ValueType, stack_words, text_words,
+    self as protocol, Attribute, Event, Item, StackEnding, TextRole, ValueType, stack_words,
+    text_words,
 };
 
 /// Bytes of text that one event may carry; the rest is cut.
@@ -252,9 +253,9 @@ impl Group {
         self.attribute(Attribute::Tag { role, string, number });
     }
 
-    /// Writes return addresses, innermost first.
-    pub(crate) fn stack(&mut self, addresses: &[u64]) {
-        for piece in Attribute::stacks(addresses) {
+    /// Writes return addresses, innermost first, and how the walk that found them ended.
+    pub(crate) fn stack(&mut self, addresses: &[u64], ending: StackEnding) {
+        for piece in Attribute::stacks(addresses, ending) {
             self.attribute(piece);
         }
     }

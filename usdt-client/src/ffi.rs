@@ -3,6 +3,7 @@
 //! The header asks the semaphore itself, so these run only while somebody
 //! records. Texts end with a zero; what is not UTF-8 is cut where it begins.
 
+use crate::arch::registers::Registers;
 use crate::arena::Arena;
 use crate::emit::{self, EmitRefusal, Value};
 use crate::location::{DynamicLocation, ZoneLocation};
@@ -81,6 +82,21 @@ pub unsafe extern "C" fn syscollect_zone_begin_recorded(location: *const CLocati
     // SAFETY: as the caller says.
     let location = unsafe { location.as_ref() };
     location.map_or(ZoneToken::INACTIVE, zone::begin_at).to_number()
+}
+
+/// Begins a zone and records from where this was called.
+///
+/// # Safety
+/// As for the one above.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub unsafe extern "C" fn syscollect_zone_begin_stack_recorded(location: *const CLocation) -> u32 {
+    // SAFETY: as the caller says.
+    let location = unsafe { location.as_ref() };
+    // Here, in the function that is called, and in no other that it calls.
+    let registers = Registers::here();
+    let begin = |location| zone::begin_stack_at(location, &registers);
+    location.map_or(ZoneToken::INACTIVE, begin).to_number()
 }
 
 /// Ends a zone.

@@ -354,16 +354,19 @@ impl Stacks {
         code.intern(CodeAddress { module: located.module, offset: 0 })
     }
 
-    /// Locates return addresses of a process, innermost first; `None` if it has had its share.
+    /// Locates return addresses of a process, innermost first, of a stack that was cut or not;
+    /// `None` if it has had its share.
     pub(crate) fn return_addresses(
         &mut self,
         pid: u32,
         at: Ticks,
         addresses: &[u64],
+        cut: Option<StackCut>,
     ) -> Option<StackRange> {
         let frames: Vec<RawFrame> =
             addresses.iter().map(|address| RawFrame::Address(*address)).collect();
-        self.define((pid, at), false, false, &frames)
+        let defined = self.define((pid, at), false, false, &frames)?;
+        Some(StackRange { truncated: defined.truncated.or(cut), ..defined })
     }
 }
 

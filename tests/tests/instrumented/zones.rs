@@ -5,9 +5,9 @@ use syscollect_exporters::TextExporter;
 use syscollect_model::{Lane, LaneKind, LossCause, ProgramTicks, Time};
 use syscollect_playback::Recording;
 use syscollect_records::task_state;
-use syscollect_tests::client::{color, tag, text, value};
+use syscollect_tests::client::{color, ended_stack, stack, tag, text, value};
 use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, golden};
-use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_VALUE};
+use syscollect_zone_protocol::{FieldFormat, ItemKind, StackEnding, TextRole, Value, ZONE_VALUE};
 
 /// A machine with a program of one thread, number 100.
 fn machine() -> (FakeMachine, FakeProgram) {
@@ -47,6 +47,35 @@ fn zones_lie_between_the_switches_of_their_thread() {
     worker.end(&mut machine, 22);
     program.finish(&mut machine);
     golden::check("zones", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn stacks_of_zones_say_how_they_ended() {
+    let (mut machine, mut program) = machine();
+    machine.mapping(100, 0x40_0000, 0x40_1000, 0, "/bin/server");
+    let asked = program.location("asked", "", "", 0, 0);
+    let mut thread = program.thread(0, 101);
+    // An older client's does not say it.
+    let mut stacks = vec![stack(&[0x40_0101, 0x40_0201])];
+    let endings = [
+        StackEnding::Start,
+        StackEnding::TooDeep,
+        StackEnding::NoUnwindInformation,
+        StackEnding::Unreadable,
+        StackEnding::UnusableInformation,
+        StackEnding::Other,
+    ];
+    // In two items, of which the last says it.
+    let addresses = [0x40_0101, 0x40_0201, 0x40_0301, 0x40_0401];
+    stacks.extend(endings.map(|ending| ended_stack(&addresses, ending)));
+    // What leads out of all code is cut there, whatever it says.
+    stacks.push(ended_stack(&[0x40_0101, 0x1234_5678, 0x40_0301], StackEnding::Start));
+    for (us, stack) in (0..).map(|index| 10 + index * 4).zip(stacks) {
+        thread.begin(&mut machine, us, asked, &[stack]);
+        thread.end(&mut machine, us + 2);
+    }
+    program.finish(&mut machine);
+    golden::check("zone_stacks", &mut golden::open(machine.finish()));
 }
 
 #[test]

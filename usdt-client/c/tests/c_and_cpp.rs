@@ -3,52 +3,32 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod compiled;
 
 // Links the crate, so that cargo builds libsyscollect_client.a before this test.
 use syscollect_client as _;
 
 use common::shown;
+use compiled::{Language, arena_of, hide_from_recorders, library};
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use syscollect_usdt_client::testing::Drain;
-use syscollect_zone_protocol::arena::ARENA_NAME;
 use tempfile::TempDir;
 
-#[derive(Clone, Copy)]
-enum Language {
-    C,
-    Cpp,
-}
-
 impl Language {
-    /// The compiler, its options, and the example.
-    fn parts(self) -> (String, &'static [&'static str], &'static str) {
-        match self {
-            Self::C => (
-                variable("CC", "cc"),
-                &["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-x", "c"],
-                "zones.c",
-            ),
-            Self::Cpp => (variable("CXX", "c++"), &["-std=c++11", "-x", "c++"], "zones.cpp"),
-        }
-    }
-
     /// Builds the example with more options; nothing if there is no compiler.
     fn build(self, folder: &Path, options: &[&str], more: &[&str]) -> Option<PathBuf> {
-        let (compiler, language, example) = self.parts();
-        if Command::new(&compiler).arg("--version").output().is_err() {
-            println!(
-                "skipped: {compiler} is not there; install a C and C++ compiler, or set CC and CXX"
-            );
-            return None;
-        }
+        let (compiler, language) = self.compiler()?;
+        let (standard, example): (&[&str], _) = match self {
+            Self::C => (&["-std=c11", "-D_POSIX_C_SOURCE=200809L"], "zones.c"),
+            Self::Cpp => (&["-std=c++11"], "zones.cpp"),
+        };
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = folder.join("zones");
         let output = Command::new(&compiler)
             .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
             .arg(root.join("../include"))
+            .args(standard)
             .args(language)
             .args(options)
             .arg(root.join("examples").join(example))
@@ -62,24 +42,6 @@ impl Language {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(program)
     }
-}
-
-fn variable(name: &str, default: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| default.to_owned())
-}
-
-/// Takes the notes of its probes out of a program, by which a recorder that runs on this machine
-/// would find it. Without `objcopy` they stay.
-fn hide_from_recorders(program: &Path) {
-    let mut objcopy = Command::new("objcopy");
-    let _ = objcopy.args(["--remove-section", ".note.stapsdt"]).arg(program).output();
-}
-
-/// libsyscollect_client.a lies beside the test.
-fn library() -> PathBuf {
-    let library = std::env::current_exe().unwrap().with_file_name("libsyscollect_client.a");
-    assert!(library.exists(), "{} is not there", library.display());
-    library
 }
 
 /// A program that believes that it is recorded, and has done its work.
@@ -106,16 +68,7 @@ impl Recorded {
 
     /// What each of its threads has written, as a collector finds it.
     fn scenarios(&self) -> Vec<Vec<String>> {
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
-        let name = format!("/memfd:{ARENA_NAME} (deleted)");
-        let arena = descriptors
-            .map(|entry| entry.unwrap().path())
-            .find(|path| {
-                std::fs::read_link(path).is_ok_and(|link| link.as_os_str() == name.as_str())
-            })
-            .expect("the program has an arena");
-        let file = std::fs::File::options().read(true).write(true).open(arena).unwrap();
-        let mut drain = Drain::of(file.as_raw_fd()).unwrap();
+        let mut drain = arena_of(&self.child);
         (0..drain.rings())
             .map(|ring| {
                 let items = drain.take(ring);

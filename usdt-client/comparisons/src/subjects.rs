@@ -58,6 +58,26 @@ fn puffin_zone(_: u64) {
     puffin::profile_scope!("zone");
 }
 
+/// A zone with its stack, so many functions below the measurement.
+#[inline(never)]
+fn below(depth: u32, zone: fn()) {
+    if depth > 0 {
+        below(depth - 1, zone);
+        black_box(depth);
+    } else {
+        zone();
+    }
+}
+
+fn own_zone_with_stack() {
+    let _zone = zone!("zone", stack);
+}
+
+/// As many addresses as it takes at most.
+fn tracy_zone_with_stack() {
+    let _zone = tracy_client::span!("zone", 62);
+}
+
 /// While nobody listens.
 pub(crate) fn off() -> Vec<Subject<'static>> {
     tracy_client::Client::start();
@@ -104,6 +124,7 @@ pub(crate) fn on(reader: &Reader) -> Vec<Subject<'_>> {
         }),
     ];
     subjects.extend(other_marks(reader));
+    subjects.extend(stacks(reader));
     subjects
 }
 
@@ -137,6 +158,30 @@ fn other_marks(reader: &Reader) -> Vec<Subject<'_>> {
             tracy_timed(turns, |index| tracy_client::plot!("plot", index as f64))
         }),
     ]
+}
+
+/// Turns of a round of stacks, and how many functions lie between them and what is measured.
+const STACKS: u64 = 2_000;
+
+fn stacks(reader: &Reader) -> Vec<Subject<'_>> {
+    let of_depth = |what, depth| {
+        [
+            subject(what, OWN, "recorded", STACKS, move |turns| {
+                in_batches(
+                    turns,
+                    |batch| timed(batch, |_| below(depth, own_zone_with_stack)),
+                    || {
+                        reader.read();
+                    },
+                )
+            }),
+            subject(what, "tracy-client", "connected", STACKS, move |turns| {
+                tracy_timed(turns, |_| below(depth, tracy_zone_with_stack))
+            }),
+        ]
+    };
+    let shallow = of_depth("zone with stack, 8 functions below", 8);
+    shallow.into_iter().chain(of_depth("zone with stack, 24 functions below", 24)).collect()
 }
 
 /// What consumes gets time.

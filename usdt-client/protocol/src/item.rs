@@ -6,7 +6,7 @@
 
 use crate::numbers::numbered;
 use crate::pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece};
-use crate::{FramePhase, LockAction, MarkerPhase, TextRole, ValueType};
+use crate::{FramePhase, LockAction, MarkerPhase, StackEnding, TextRole, ValueType};
 
 /// Words of the longest item.
 pub const MAX_ITEM_WORDS: usize = 4;
@@ -51,8 +51,9 @@ numbered! {
         Marker = 0x10,
         /// Stamped, 4 words: `schema | MarkerPhase << 32`, ticks of the marker, `tid | 0 << 32`.
         MarkerAt = 0x11,
-        /// 2 to 4 words: word 0 `kind | addresses here << 8 | more follows << 16`, then the
-        /// addresses.
+        /// 2 to 4 words: word 0
+        /// `kind | addresses here << 8 | more follows << 16 | StackEnding << 24`, then the
+        /// addresses. The ending is that of the last one; 0 where nothing is said of it.
         Stack = 0x12,
         /// Stamped, 2 words: how many events.
         Lost = 0x13,
@@ -280,6 +281,8 @@ pub enum Attribute {
         piece: StackPiece,
         /// Whether the next item goes on with it.
         more: bool,
+        /// How the walk ended, of the last piece.
+        ending: StackEnding,
     },
 }
 
@@ -570,11 +573,12 @@ impl Attribute {
 
     /// Return addresses, innermost first, in as many attributes as they need.
     #[inline(always)]
-    pub fn stacks(addresses: &[u64]) -> impl Iterator<Item = Self> {
+    pub fn stacks(addresses: &[u64], ending: StackEnding) -> impl Iterator<Item = Self> {
         let pieces = addresses.len().div_ceil(STACK_ADDRESSES);
-        addresses.chunks(STACK_ADDRESSES).enumerate().map(move |(index, here)| Self::Stack {
-            piece: StackPiece::new(here),
-            more: index + 1 < pieces,
+        (0..pieces).map(move |index| {
+            let piece = StackPiece::new(&addresses[index * STACK_ADDRESSES..]);
+            let more = index + 1 < pieces;
+            Self::Stack { piece, more, ending: if more { StackEnding::Unsaid } else { ending } }
         })
     }
 
@@ -605,9 +609,12 @@ impl Attribute {
                 words[1] = task;
                 (Kind::TaskName, halves(0, string), 2)
             }
-            Self::Stack { piece, more } => {
-                words[1..=piece.addresses().len()].copy_from_slice(piece.addresses());
-                let upper = u64::from(piece.length()) << 8 | u64::from(more) << 16;
+            Self::Stack { piece, more, ending } => {
+                for (word, address) in words[1..].iter_mut().zip(piece.addresses()) {
+                    *word = *address;
+                }
+                let upper =
+                    u64::from(piece.length()) << 8 | u64::from(more) << 16 | (ending as u64) << 24;
                 (Kind::Stack, upper, 1 + usize::from(piece.length()))
             }
         };
@@ -636,7 +643,12 @@ impl Attribute {
             ItemKind::Color => Self::Color(low(first >> 8) & 0xff_ffff),
             ItemKind::TaskName => Self::TaskName { string: high(*first), task: number },
             ItemKind::Stack => {
-                Self::Stack { piece: StackPiece::new(rest), more: (first >> 16) as u8 != 0 }
+                let ending = (first >> 24) as u8;
+                Self::Stack {
+                    piece: StackPiece::new(rest),
+                    more: (first >> 16) as u8 != 0,
+                    ending: StackEnding::from_number(ending).unwrap_or(StackEnding::Other),
+                }
             }
             _ => return None,
         })

@@ -30,7 +30,9 @@ pub use item::{
     Attribute, Event, Item, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH,
     ZONE_VALUE, is_stamped, item_words,
 };
-pub use numbers::{FieldFormat, FramePhase, LockAction, MarkerPhase, TextRole, ValueType};
+pub use numbers::{
+    FieldFormat, FramePhase, LockAction, MarkerPhase, StackEnding, TextRole, ValueType,
+};
 pub use pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece, stack_words, text_words};
 
 /// The provider of our own USDT probes.

@@ -115,3 +115,23 @@ numbered! {
         Address = 6,
     }
 }
+
+numbered! {
+    /// How the walk of a stack ended.
+    StackEnding: u8 {
+        /// Nothing is said of it: an older client.
+        Unsaid = 0,
+        /// At the thread's first function: the stack is whole.
+        Start = 1,
+        /// The stack has more frames than are written.
+        TooDeep = 2,
+        /// Nothing says where the last function's caller is.
+        NoUnwindInformation = 3,
+        /// The memory where the caller should be told cannot be read.
+        Unreadable = 4,
+        /// What is said of the last function cannot be used.
+        UnusableInformation = 5,
+        /// It was cut for a reason that is not known here: a newer client.
+        Other = 255,
+    }
+}

@@ -104,10 +104,9 @@ impl StackPiece {
     /// The first [`STACK_ADDRESSES`] of these addresses.
     #[inline(always)]
     pub fn new(stack: &[u64]) -> Self {
-        let mut addresses = [0; STACK_ADDRESSES];
-        let length = stack.len().min(STACK_ADDRESSES);
-        addresses[..length].copy_from_slice(&stack[..length]);
-        Self { addresses, length: length as u8 }
+        // One by one: a copy of a length that is not known is a call.
+        let addresses = core::array::from_fn(|index| stack.get(index).copied().unwrap_or_default());
+        Self { addresses, length: stack.len().min(STACK_ADDRESSES) as u8 }
     }
 
     /// How many addresses.

@@ -10,5 +10,5 @@ pub(crate) use x86_64::*;
 compile_error!(
     "syscollect-usdt-client instruments programs on x86-64 only, depend on it for that target: \
      another CPU needs a folder in usdt-client/src/arch (its counter, whether that runs at one \
-     rate, a fence before it, the frame pointer, nops and registers of the probes)"
+     rate, a fence before it, its registers in unwind tables, nops and registers of the probes)"
 );

@@ -3,6 +3,7 @@
 use crate::engine::{CaptureEngine, Engine};
 use crate::zones::log::Log;
 use crate::zones::parts::{ItemPart, Parts};
+use crate::zones::stacks::WrittenStack;
 use syscollect_model::{
     Event, Field, FieldFormat, FieldRole, Fields, SchemaField, SchemaId, Slice, SliceUpdate,
     StringId, Tables, TrackId, Value,
@@ -105,8 +106,8 @@ pub(crate) struct EventAttributes {
     pub(crate) own: Attributes,
     /// Of the innermost zone of the thread.
     pub(crate) zone: Attributes,
-    /// Return addresses.
-    pub(crate) stack: Vec<u64>,
+    /// From where it was written.
+    pub(crate) stack: WrittenStack,
     /// The thread's name, and the number that belongs to it.
     pub(crate) thread_name: Option<String>,
     /// Names of tasks.
@@ -168,8 +169,8 @@ impl EventAttributes {
                     self.tasks.push((task, name));
                     true
                 }),
-                ItemPart::Stack(mut addresses) => {
-                    self.stack.append(&mut addresses);
+                ItemPart::Stack(stack) => {
+                    self.stack.add(stack);
                     true
                 }
                 ItemPart::Unknown => false,

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Writer};
 use crate::zones::references::ZoneReferences;
-use crate::zones::stacks::crash_addresses;
+use crate::zones::stacks::WrittenStack;
 use syscollect_model::{Crash, Event};
 use syscollect_playback::{EventType, Stopped};
 
@@ -18,19 +18,19 @@ pub(crate) struct CrashSite {
 }
 
 impl CrashSite {
-    /// Emits it; `callers` are return addresses.
+    /// Emits it.
     pub(crate) fn emit(
         self,
         engine: &mut Engine<'_>,
         writer: Writer,
         references: &mut ZoneReferences,
-        callers: Vec<u64>,
+        callers: WrittenStack,
     ) -> Result<(), Stopped> {
         engine.occurred(EventType::Crash);
         let signal = engine.tables.strings.intern(&signal_name(self.signal));
         let (client, now) = (writer.program.client, engine.present.ticks());
-        let addresses = crash_addresses(self.instruction, callers);
-        let stack = references.stack(engine, client, now, &addresses);
+        let stack = callers.of_crash(self.instruction);
+        let stack = references.stack(engine, client, now, &stack);
         let (thread, address) = (writer.thread, self.address);
         engine.emit(&Event::Crash(Crash { thread, signal, address, stack }))
     }

@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Writer};
 use crate::zones::references::ZoneReferences;
+use crate::zones::stacks::WrittenStack;
 use syscollect_model::{Event, MemoryEvent};
 use syscollect_playback::{EventType, Stopped};
 
@@ -16,13 +17,13 @@ pub(crate) struct HeapChange {
 }
 
 impl HeapChange {
-    /// Emits it with the stack that has these return addresses.
+    /// Emits it with that stack.
     pub(crate) fn emit(
         self,
         engine: &mut Engine<'_>,
         writer: Writer,
         references: &mut ZoneReferences,
-        stack: &[u64],
+        stack: &WrittenStack,
     ) -> Result<(), Stopped> {
         let Self { address, allocated, pool } = self;
         let client = writer.program.client;

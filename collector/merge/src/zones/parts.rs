@@ -1,7 +1,8 @@
 //! The items without a stamp, which say more of the item before them.
 
+use crate::zones::stacks::WrittenStack;
 use syscollect_zone_protocol::{
-    Attribute, Item, StackPiece, TextPiece, TextRole, Value, item_words,
+    Attribute, Item, StackEnding, StackPiece, TextPiece, TextRole, Value, item_words,
 };
 
 /// What such an item says. Texts and stacks that lie in several items are one.
@@ -26,8 +27,8 @@ pub(crate) enum ItemPart {
         string: u32,
         task: u64,
     },
-    /// Return addresses, innermost first.
-    Stack(Vec<u64>),
+    /// Of the program's code.
+    Stack(WrittenStack),
     /// It cannot be understood.
     Unknown,
 }
@@ -80,18 +81,18 @@ impl<'a> Parts<'a> {
     }
 
     /// The whole stack that begins with this piece.
-    fn stack(&mut self, first: StackPiece, mut more: bool) -> ItemPart {
+    fn stack(&mut self, first: StackPiece, mut more: bool, mut ending: StackEnding) -> ItemPart {
         let mut addresses = first.addresses().to_vec();
         while more
-            && let Some((piece, goes_on)) = self.continuation(|next| match next {
-                Attribute::Stack { piece, more } => Some((piece, more)),
+            && let Some((piece, goes_on, ends)) = self.continuation(|next| match next {
+                Attribute::Stack { piece, more, ending } => Some((piece, more, ending)),
                 _ => None,
             })
         {
             addresses.extend_from_slice(piece.addresses());
-            more = goes_on;
+            (more, ending) = (goes_on, ends);
         }
-        ItemPart::Stack(addresses)
+        ItemPart::Stack(WrittenStack { addresses, ending })
     }
 }
 
@@ -111,7 +112,7 @@ impl Iterator for Parts<'_> {
             Some(Attribute::Text { role, field, piece, more }) => {
                 self.text(role, field, piece, more)
             }
-            Some(Attribute::Stack { piece, more }) => self.stack(piece, more),
+            Some(Attribute::Stack { piece, more, ending }) => self.stack(piece, more, ending),
             Some(Attribute::Color(color)) => ItemPart::Color(color),
             Some(Attribute::TaskName { string, task }) => ItemPart::TaskName { string, task },
             Some(Attribute::Tag { role, string, number }) => ItemPart::Tag { role, string, number },

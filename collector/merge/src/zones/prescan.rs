@@ -11,7 +11,7 @@ use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{ItemPart, Parts};
 use crate::zones::programs::Programs;
-use crate::zones::stacks::{ProgramStacks, crash_addresses};
+use crate::zones::stacks::{ProgramStacks, WrittenStack};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_model::{ClockMap, Lane, Tables, ThreadId, Ticks};
@@ -113,7 +113,7 @@ impl Prescanner<'_> {
         if has_attributes(own_attributes(words)) {
             self.parts(lane, ticks, owner, words, prescan);
         } else if crash_instruction(words).is_some() {
-            self.stack(ticks, owner, words, Vec::new(), prescan);
+            self.stack(ticks, owner, words, WrittenStack::default(), prescan);
         }
     }
 
@@ -155,14 +155,14 @@ impl Prescanner<'_> {
         prescan: &mut Prescan,
     ) {
         let log = self.logs.get(owner.client);
-        let mut stack = Vec::new();
+        let mut stack = WrittenStack::default();
         for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
                 let (tid, pid) = (owner.tid, self.programs.pid(owner.client));
                 let name = ThreadName { ticks, tid, pid, name };
                 prescan.names.insert((lane, owner.owner, owner.tid), name);
-            } else if let ItemPart::Stack(mut addresses) = part {
-                stack.append(&mut addresses);
+            } else if let ItemPart::Stack(written) = part {
+                stack.add(written);
             }
         }
         self.stack(ticks, owner, words, stack, prescan);
@@ -173,15 +173,16 @@ impl Prescanner<'_> {
         ticks: u64,
         owner: &ZoneChunk,
         words: &[u64],
-        stack: Vec<u64>,
+        stack: WrittenStack,
         prescan: &mut Prescan,
     ) {
-        let addresses = match crash_instruction(words) {
-            Some(instruction) => crash_addresses(instruction, stack),
+        let stack = match crash_instruction(words) {
+            Some(instruction) => stack.of_crash(instruction),
             None => stack,
         };
-        if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
-            prescan.stacks.known_or_new(self.code, pid, Ticks(ticks), &addresses);
+        let pid = self.programs.pid(owner.client);
+        if let Some(pid) = pid.filter(|_| !stack.addresses.is_empty()) {
+            prescan.stacks.known_or_new(self.code, pid, Ticks(ticks), &stack);
         }
     }
 }

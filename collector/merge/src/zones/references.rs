@@ -5,6 +5,7 @@ use crate::open::MAX_DEPTH;
 use crate::zones::InstrumentedPrograms;
 use crate::zones::attributes::{EventAttributes, FieldNames};
 use crate::zones::log::SourceLocation;
+use crate::zones::stacks::WrittenStack;
 use crate::zones::threads::ZoneStart;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Slice, StackId, Ticks};
@@ -52,22 +53,21 @@ impl ZoneReferences {
         Some(engine.now().0.saturating_sub(time.0))
     }
 
-    /// A stack that the program wrote then, by its return addresses; one of a program that has had
-    /// its share is missing.
+    /// A stack that the program wrote then; one of a program that has had its share is missing.
     pub(crate) fn stack(
         &mut self,
         engine: &mut Engine<'_>,
         client: u32,
         at: u64,
-        addresses: &[u64],
+        stack: &WrittenStack,
     ) -> Option<StackId> {
-        if addresses.is_empty() {
+        if stack.addresses.is_empty() {
             return None;
         }
         let (pid, at) = (self.known.programs.pid(client)?, Ticks(at));
         let resolver = &mut engine.source.resolver;
         let stacks = &mut self.known.prescan.stacks;
-        let Some(known) = stacks.known_or_new(&mut resolver.stacks, pid, at, addresses) else {
+        let Some(known) = stacks.known_or_new(&mut resolver.stacks, pid, at, stack) else {
             engine.sink.tally.missing_stacks += 1;
             return None;
         };

@@ -3,10 +3,19 @@
 
 use crate::stacks::{StackRange, Stacks};
 use rustc_hash::FxHashMap;
-use syscollect_model::Ticks;
+use syscollect_model::{StackCut, Ticks};
+use syscollect_zone_protocol::StackEnding;
 
 /// Frames of the longest stack; what is behind them is cut.
 const MAX_FRAMES: usize = 512;
+
+/// A stack as a program wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WrittenStack {
+    /// Return addresses, innermost first.
+    pub(crate) addresses: Vec<u64>,
+    pub(crate) ending: StackEnding,
+}
 
 /// A stack that a program wrote, and the number it has here.
 #[derive(Clone, Copy, Debug)]
@@ -15,47 +24,72 @@ pub(crate) struct KnownStack {
     pub(crate) defined: StackRange,
 }
 
-/// Stacks by their return addresses.
-type ByAddresses = FxHashMap<Box<[u64]>, KnownStack>;
+impl Default for WrittenStack {
+    fn default() -> Self {
+        Self { addresses: Vec::new(), ending: StackEnding::Unsaid }
+    }
+}
+
+impl WrittenStack {
+    /// What another one says goes on where this ends.
+    pub(crate) fn add(&mut self, mut outer: Self) {
+        self.addresses.append(&mut outer.addresses);
+        self.ending = outer.ending;
+    }
+
+    /// The stack of a crash: the instruction itself comes first, as if it were the call before it.
+    pub(crate) fn of_crash(mut self, instruction: u64) -> Self {
+        if instruction != 0 {
+            if self.addresses.first() == Some(&instruction) {
+                self.addresses.remove(0);
+            }
+            self.addresses.insert(0, instruction.saturating_add(1));
+        }
+        self
+    }
+
+    /// Why outer frames are missing, if they are and it is known.
+    fn cut(&self) -> Option<StackCut> {
+        match self.ending {
+            StackEnding::Unsaid | StackEnding::Start => None,
+            StackEnding::NoUnwindInformation => Some(StackCut::NoUnwindInformation),
+            StackEnding::Unreadable => Some(StackCut::Unreadable),
+            StackEnding::UnusableInformation => Some(StackCut::UnusableInformation),
+            StackEnding::TooDeep | StackEnding::Other => Some(StackCut::Frames),
+        }
+    }
+}
 
 /// The distinct stacks of all programs.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramStacks {
     /// By process and epoch of its mappings.
-    known: FxHashMap<(u32, usize), ByAddresses>,
+    known: FxHashMap<(u32, usize), FxHashMap<WrittenStack, KnownStack>>,
     count: u32,
 }
 
-/// The return addresses of a crash's stack: the instruction itself comes first, as if it were the
-/// call before it.
-pub(crate) fn crash_addresses(instruction: u64, mut callers: Vec<u64>) -> Vec<u64> {
-    if instruction != 0 {
-        if callers.first() == Some(&instruction) {
-            callers.remove(0);
-        }
-        callers.insert(0, instruction.saturating_add(1));
-    }
-    callers
-}
-
 impl ProgramStacks {
-    /// The stack of the process at that time with these addresses; `None` if it is new and the
-    /// process has had its share of stacks. What is too long is cut.
+    /// The stack of the process at that time; `None` if it is new and the process has had its share
+    /// of stacks. What is too long is cut.
     pub(crate) fn known_or_new(
         &mut self,
         code: &mut Stacks,
         pid: u32,
         at: Ticks,
-        addresses: &[u64],
+        stack: &WrittenStack,
     ) -> Option<KnownStack> {
-        let addresses = &addresses[..addresses.len().min(MAX_FRAMES)];
         let stacks = self.known.entry((pid, code.locator.epoch(pid, at))).or_default();
-        if let Some(known) = stacks.get(addresses) {
+        if let Some(known) = stacks.get(stack) {
             return Some(*known);
         }
-        let defined = code.return_addresses(pid, at, addresses)?;
+        let (addresses, mut cut) = (&stack.addresses[..], stack.cut());
+        if addresses.len() > MAX_FRAMES {
+            cut = Some(StackCut::Frames);
+        }
+        let addresses = &addresses[..addresses.len().min(MAX_FRAMES)];
+        let defined = code.return_addresses(pid, at, addresses, cut)?;
         let known = KnownStack { number: self.count, defined };
-        stacks.insert(addresses.into(), known);
+        stacks.insert(stack.clone(), known);
         self.count += 1;
         Some(known)
     }

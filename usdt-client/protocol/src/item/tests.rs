@@ -82,8 +82,13 @@ fn attribute() -> impl Strategy<Value = Attribute> {
         (any::<u32>(), value()).prop_map(|(field, value)| Attribute::Value { field, value }),
         (0..=0xff_ffff_u32).prop_map(Attribute::Color),
         any::<(u32, u64)>().prop_map(|(string, task)| Attribute::TaskName { string, task }),
-        (addresses, any::<bool>())
-            .prop_map(|(stack, more)| Attribute::Stack { piece: StackPiece::new(&stack), more }),
+        (addresses, any::<bool>(), one_of(StackEnding::from_number)).prop_map(
+            |(stack, more, ending)| Attribute::Stack {
+                piece: StackPiece::new(&stack),
+                more,
+                ending
+            }
+        ),
     ]
 }
 
@@ -149,12 +154,14 @@ proptest! {
     #[test]
     fn a_stack_is_its_pieces(stack in prop::collection::vec(any::<u64>(), 0..20)) {
         let (mut joined, mut words) = (Vec::new(), 0);
-        for attribute in Attribute::stacks(&stack) {
-            let Attribute::Stack { piece, more } = attribute else {
+        for attribute in Attribute::stacks(&stack, StackEnding::Start) {
+            let Attribute::Stack { piece, more, ending } = attribute else {
                 return Err(TestCaseError::fail("no stack"));
             };
             joined.extend_from_slice(piece.addresses());
             prop_assert_eq!(more, joined.len() < stack.len());
+            let expected = if more { StackEnding::Unsaid } else { StackEnding::Start };
+            prop_assert_eq!(ending, expected, "the last one says how it ended");
             words += Item::Attribute(attribute).encode().len();
         }
         prop_assert!(words <= stack_words(stack.len()));
@@ -171,4 +178,15 @@ fn a_number_that_means_nothing_makes_no_item() {
     assert_eq!(Item::decode(&[0x7f]), None, "no such kind");
     assert_eq!(item_words(ItemKind::Text as u64 | 25 << 16), None, "a text too long");
     assert_eq!(Value::decode(ValueType::String as u8, 1 << 32), None, "no string's number");
+}
+
+#[test]
+fn an_ending_of_a_newer_client_is_some_other_cut() {
+    let stack = Attribute::stacks(&[0x1000], StackEnding::TooDeep).next().expect("a piece");
+    let mut words = Item::Attribute(stack).encode().words;
+    words[0] |= 0x77 << 24;
+    let Some(Item::Attribute(Attribute::Stack { ending, .. })) = Item::decode(&words) else {
+        panic!("no stack");
+    };
+    assert_eq!(ending, StackEnding::Other);
 }
