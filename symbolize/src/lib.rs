@@ -30,6 +30,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod aliases;
 mod apart;
 mod code_lists;
 pub mod debuginfod;

@@ -1,5 +1,6 @@
 //! One ELF file asked for the names of virtual addresses: the only place that knows blazesym.
 
+use crate::aliases::{better, may_have_better};
 use crate::image::Image;
 use blazesym::inspect;
 use blazesym::symbolize::source::{Elf, Source};
@@ -64,6 +65,7 @@ impl<'i> ElfReader<'i> {
             if lines {
                 self.qualify(addresses, &found, &mut names);
             }
+            self.as_written(&mut names);
             Ok(names)
         }))
         .unwrap_or_else(|_| Err("its reader gave up on it".into()))
@@ -102,6 +104,26 @@ impl<'i> ElfReader<'i> {
                 if full.contains(plain) {
                     outermost.function = full;
                 }
+            }
+        }
+    }
+}
+
+impl ElfReader<'_> {
+    /// Of functions that have several names, takes the one that people write.
+    fn as_written(&self, names: &mut [Option<ElfFunction>]) {
+        let given = names.iter().flatten().filter_map(|function| {
+            let name = function.frames.last()?.function.as_str();
+            let may_have = function.start != 0 && may_have_better(name);
+            may_have.then_some((function.start, name))
+        });
+        let better = better(self.image.file(), &given.collect());
+        for function in names.iter_mut().flatten() {
+            if let (Some(name), Some(outermost)) =
+                (better.get(&function.start), function.frames.last_mut())
+                && may_have_better(&outermost.function)
+            {
+                outermost.function = cut(name.clone());
             }
         }
     }
