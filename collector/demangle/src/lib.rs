@@ -1,6 +1,6 @@
 //! The names of functions as their authors wrote them.
 //!
-//! **Duties.** Undo the mangling of C++ (Itanium) and Rust, but only of what has its prefix: `t`
+//! **Duties.** Undo the mangling of C++ (Itanium), Rust and OCaml, but only of what has its prefix: `t`
 //! and `PKc` are names of C functions, though they are also how C++ abbreviates `unsigned short`
 //! and `char const*`. Bounded in length, because a short symbol can make a very long name, and in
 //! depth.
@@ -14,6 +14,8 @@
 //! ```
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod ocaml;
 
 use std::fmt::{self, Write};
 
@@ -30,6 +32,7 @@ const RUST: [&str; 4] = ["_R", "_ZN", "__R", "__ZN"];
 pub fn demangle(symbol: &str) -> String {
     rust(symbol)
         .or_else(|| cpp(symbol, &cpp_demangle::DemangleOptions::new()))
+        .or_else(|| ocaml(symbol))
         .unwrap_or_else(|| symbol.to_owned())
 }
 
@@ -37,10 +40,11 @@ pub fn demangle(symbol: &str) -> String {
 ///
 /// ```
 /// assert!(syscollect_demangle::is_mangled("_ZN3foo3barEi"));
+/// assert!(syscollect_demangle::is_mangled("camlStdlib__List__map_481"));
 /// assert!(!syscollect_demangle::is_mangled("operator()"));
 /// ```
 pub fn is_mangled(symbol: &str) -> bool {
-    begins(symbol, &CPP) || begins(symbol, &RUST)
+    begins(symbol, &CPP) || begins(symbol, &RUST) || ocaml::is_mangled(symbol)
 }
 
 /// Whether one of a function's names is as `is_it` says: the symbol, the name behind
@@ -49,7 +53,7 @@ pub fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
     if is_it(symbol) {
         return true;
     }
-    if let Some(name) = rust(symbol) {
+    if let Some(name) = rust(symbol).or_else(|| ocaml(symbol)) {
         return is_it(&name);
     }
     let plain = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
@@ -65,6 +69,10 @@ fn rust(symbol: &str) -> Option<String> {
     limited(|name| {
         write!(name, "{:#}", rustc_demangle::try_demangle(symbol).map_err(|_| fmt::Error)?)
     })
+}
+
+fn ocaml(symbol: &str) -> Option<String> {
+    (symbol.len() <= NAME_MAX).then(|| ocaml::demangle(symbol)).flatten()
 }
 
 fn cpp(symbol: &str, options: &cpp_demangle::DemangleOptions) -> Option<String> {
@@ -110,6 +118,7 @@ mod tests {
         );
         assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
         assert_eq!(demangle("__ZN3foo3barEi"), "foo::bar(int)", "as linkers of Apple write it");
+        assert_eq!(demangle("camlStdlib__List__map_481"), "Stdlib.List.map");
         for raw in ["fopen", "_ZN", "_Z", "_R", "", "_ZZZZ"] {
             assert_eq!(demangle(raw), raw);
         }
@@ -144,6 +153,13 @@ mod tests {
                 && answers("foo::bar<int>")
         );
         assert!(!answers("foo::bar"));
+    }
+
+    #[test]
+    fn a_function_of_ocaml_answers_to_its_name_and_its_symbol() {
+        let symbol = "camlStdlib__List__map_481";
+        assert!(any_name(symbol, |name| name == "Stdlib.List.map"));
+        assert!(any_name(symbol, |name| name == symbol) && !any_name(symbol, |name| name == "map"));
     }
 
     fn answers(wanted: &str) -> bool {
