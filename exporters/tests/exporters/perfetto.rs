@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction,
-    LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText, Migration,
-    OffCpu, OperatingSystem, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate,
-    StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    BuildId, CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock,
+    LockAction, LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText,
+    Migration, Module, ModuleId, ModuleKind, OffCpu, OperatingSystem, ProcessId, Sample, Scope,
+    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
+    TrackId, Value, Wakeup,
 };
 
 fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {
@@ -26,6 +27,46 @@ fn a_session_without_events_is_a_whole_file() {
     exporter.end(&[], None, &Tables::default()).unwrap();
     let reported = replay(&exporter.finish().unwrap());
     assert!(reported.switches.is_empty() && reported.samples.is_empty());
+}
+
+/// Viewers filter by the file as well as by the name: what is interpreted can be shown or hidden.
+#[test]
+fn functions_of_python_programs_are_of_a_file_of_their_own() {
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(10, 1, "python3.11", &[]);
+    for (path, kind) in
+        [("/usr/bin/python3.11", ModuleKind::File), ("[python]", ModuleKind::Python)]
+    {
+        let path = scenario.name(path);
+        scenario.tables.modules.push(Module { path, build_id: BuildId::default(), kind });
+    }
+    let eval = scenario.frame(Some(ModuleId(0)), 0x10, Some("_PyEval_EvalFrameDefault"));
+    let load = scenario.frame(Some(ModuleId(1)), 0x20, Some("load (io.py)"));
+    let stack = Some(scenario.tables.intern_stack(&[load, eval]));
+    scenario.then(Event::Sample(Sample { cpu: CpuId::new(0), thread, stack, in_kernel: false }));
+    let trace = export(&scenario, &[]);
+    let (mut strings, mut paths, mut files) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for data in packets(&trace).iter().flat_map(|packet| Fields::parse(packet).messages(12)) {
+        for (field, string) in [5, 17]
+            .into_iter()
+            .flat_map(|field| data.messages(field).into_iter().map(move |string| (field, string)))
+        {
+            strings.insert((field, string.number(1).unwrap()), string.text(2).unwrap());
+        }
+        for mapping in data.messages(19) {
+            let path = strings[&(17, mapping.number(7).unwrap())].clone();
+            paths.insert(mapping.number(1).unwrap(), path);
+        }
+        for frame in data.messages(6) {
+            let name = strings[&(5, frame.number(2).unwrap())].clone();
+            files.push((name, paths[&frame.number(3).unwrap()].clone()));
+        }
+    }
+    for (name, file) in
+        [("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"), ("load (io.py)", "[python]")]
+    {
+        assert!(files.contains(&(name.to_owned(), file.to_owned())), "{files:?}");
+    }
 }
 
 #[test]
