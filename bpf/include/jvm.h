@@ -24,7 +24,7 @@
 #define JVM_OFFSET_MAX 4096
 /* Steps from a segment to where its piece begins: each is up to 254 segments, of 128 bytes as a rule. */
 #define JVM_SEGMENT_STEPS 32
-/* And in a walk: most frames need one or two. */
+/* And in a walk, with the chunks of virtual threads: most frames need one or two. */
 #define JVM_STEPS_OF_WALK 1024
 #define JVM_SEGMENT_FREE 0xff
 

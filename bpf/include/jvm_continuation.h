@@ -140,6 +140,9 @@ __noinline int jvm_enter_chunk(SCRATCH)
 
 	if (!chunk)
 		return JVM_CHUNK_NONE;
+	/* An empty one brings no frame, so that only this counts it. */
+	if (++j->steps > JVM_STEPS_OF_WALK)
+		return JVM_CHUNK_UNREADABLE;
 	if (!jvm_read(&j->low, chunk + jvm_continuation_offset(layout, CONTINUATION_CHUNK_SP)) ||
 	    !jvm_read(&j->high, chunk + jvm_continuation_offset(layout, CONTINUATION_CHUNK_BOTTOM)) ||
 	    !jvm_read(&j->returns, chunk + jvm_continuation_offset(layout, CONTINUATION_CHUNK_PC)) ||

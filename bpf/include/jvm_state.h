@@ -99,7 +99,8 @@ struct jvm {
 	/* Whether the layout was read in this walk; whether the frame before is a stub's; whether a
 	 * frame of code that no file has was walked by, of which it was not known whose it is. */
 	__u32 was_read, was_stub, was_guessed;
-	/* Steps in maps of segments in this walk, and entries of virtual threads that were looked for. */
+	/* Steps in maps of segments and chunks in this walk, and entries of virtual threads that were
+	 * looked for. */
 	__u32 steps, entries;
 	/* The piece of code: where its instructions begin and end, bytes of its frame, and from which
 	 * instruction on it has that. */

@@ -2,7 +2,8 @@
 //! these programs, in every version that is found.
 //!
 //! Compared with a program of which it is known who calls whom, through the interpreter's own loop
-//! and through functions written in C.
+//! and through functions written in C. From 3.12 on once more with a trampoline for each function,
+//! code that no file has: stacks come through it whole.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ threading.Thread(target=waits, args=(end,)).start()
 outermost(end)
 ";
 const FILE: &str = "chain.py";
+/// What the frame is called that stands for missing ones begins so.
+const CUT: &str = "[truncated";
 /// What runs Python functions.
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 const CHAINS: &[&[&str]] =
@@ -52,6 +55,12 @@ const SHOWN: u64 = 995;
 /// And from the first moment on: a program begins with what it imports, and its interpreter may be
 /// one that the recorder has not met.
 const SHOWN_IN_ALL: u64 = 850;
+/// What has interpreters make trampolines (for `perf`, which is told their names), and from which
+/// version on.
+const TRAMPOLINES: &[&str] = &["-X", "perf"];
+const FIRST_WITH_TRAMPOLINES: u32 = 12;
+/// Of 1,000 stacks so many are whole then.
+const WHOLE: u64 = 995;
 /// How long the program runs, and when what comes first is over, seconds.
 const RUNS: &str = "3";
 const RUNS_EMULATED: &str = "10";
@@ -68,9 +77,15 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
     if interpreters.is_empty() {
         return Ok(Outcome::Skipped("there is no Python from 3.8 to 3.14".to_owned()));
     }
-    let tried: Result<Vec<String>> =
-        interpreters.iter().map(|python| tried(context, python, &script)).collect();
-    Ok(Outcome::Passed(tried?.join("; ")))
+    let mut seen = Vec::new();
+    for python in &interpreters {
+        seen.push(tried(context, python, &[], &script)?);
+        if python.minor >= FIRST_WITH_TRAMPOLINES {
+            let shown = tried(context, python, TRAMPOLINES, &script);
+            seen.push(shown.context("with a trampoline for each function")?);
+        }
+    }
+    Ok(Outcome::Passed(seen.join("; ")))
 }
 
 /// An interpreter, and its minor version.
@@ -102,14 +117,19 @@ fn minor_version(python: &Path) -> Option<u32> {
 }
 
 /// Records the program; what was seen, in words.
-fn tried(context: &Context, python: &Interpreter, script: &Path) -> Result<String> {
+fn tried(
+    context: &Context,
+    python: &Interpreter,
+    options: &[&str],
+    script: &Path,
+) -> Result<String> {
     let capture = context.path(&format!("python-3.{}.syscap", python.minor));
     let record = ["record", "--force", "-o", text(&capture)?, "--freq", "999", "--"];
     // An emulated machine is slow to learn of the interpreter.
     let runs = if context.is_emulated() { RUNS_EMULATED } else { RUNS };
-    let program = [text(&python.path)?, text(script)?, runs];
+    let program = [&[text(&python.path)?][..], options, &[text(script)?, runs]].concat();
     context.succeed(&[&record[..], &program].concat())?;
-    let version = format!("3.{}", python.minor);
+    let version = [&[&*format!("3.{}", python.minor)][..], options].concat().join(" ");
     let shown = shown_in(context, &capture)
         .with_context(|| format!("Python {version} ({})", python.path.display()))?;
     Ok(format!("{version}: {shown}"))
@@ -123,21 +143,28 @@ fn shown_in(context: &Context, capture: &Path) -> Result<String> {
         all.are_at_least(SHOWN_IN_ALL)?;
         later.are_at_least(SHOWN)?;
         waits.are_at_least(SHOWN)?;
+        later.are_whole()?;
+        waits.are_whole()?;
     }
     ensure!(later.shown > 0 && waits.shown > 0, "nothing is shown");
     Ok(format!(
-        "{} of {} samples, {} of {} from {KNOWN} on, {:.2} % of the time off CPU",
+        "{} of {} samples, {} of {} from {KNOWN} on, {:.2} % of the time off CPU, whole {:.2} % and \
+         {:.2} %",
         all.shown,
         all.all,
         later.shown,
         later.all,
-        waits.shown as f64 * 100.0 / waits.all as f64
+        waits.shown as f64 * 100.0 / waits.all as f64,
+        later.whole as f64 * 100.0 / later.all as f64,
+        waits.whole as f64 * 100.0 / waits.all as f64
     ))
 }
 
 /// How many of a program's stacks show the functions that ran.
 struct Shown {
     shown: u64,
+    /// How many of them lack no outer frames.
+    whole: u64,
     all: u64,
 }
 
@@ -146,7 +173,7 @@ impl Shown {
         let folded = capture.with_extension("folded");
         let draw = ["flamegraph", text(capture)?, "--force", "-o", text(&folded)?];
         context.succeed(&[&draw[..], options].concat())?;
-        let mut counted = Self { shown: 0, all: 0 };
+        let mut counted = Self { shown: 0, whole: 0, all: 0 };
         for line in fs::read_to_string(&folded)?.lines() {
             let (stack, count) = line.rsplit_once(' ').context("a line without a count")?;
             let count: u64 = count.parse()?;
@@ -158,6 +185,7 @@ impl Shown {
                 continue;
             }
             counted.all += count;
+            counted.whole += if stack.contains(CUT) { 0 } else { count };
             match CHAINS.iter().find(|chain| chain.last() == in_file.last()) {
                 Some(chain) if in_file == **chain => counted.shown += count,
                 Some(chain) => bail!("the functions {in_file:?} stand in a stack, not {chain:?}"),
@@ -170,6 +198,12 @@ impl Shown {
     fn are_at_least(&self, of_1000: u64) -> Result<()> {
         let enough = self.all > 0 && self.shown * 1000 >= self.all * of_1000;
         ensure!(enough, "{} of {} show the functions that ran", self.shown, self.all);
+        Ok(())
+    }
+
+    fn are_whole(&self) -> Result<()> {
+        let enough = self.whole * 1000 >= self.all * WHOLE;
+        ensure!(enough, "{} of {} stacks are whole", self.whole, self.all);
         Ok(())
     }
 }

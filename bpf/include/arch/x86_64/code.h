@@ -14,6 +14,10 @@
 #define ROOM_BYTES(bytes) ((bytes)&0xfffdff)
 #define ROOM 0xec8148
 #define MAKES_ROOM(bytes) (ROOM_BYTES(bytes) == ROOM)
+/* `add rsp, n`, n of one byte, a number of words that is not negative; `pop rbp`; `ret`. */
+#define GIVES_ROOM_BACK(bytes) (((bytes)&0x87ffffff) == 0xc48348)
+#define POPS_RBP 0x5d
+#define RETURNS 0xc3
 
 /* The function that is called by the instruction before `address`: into `called`, 0 where the bytes
  * there are no call that says so. Of an entry of a procedure linkage table, where that leads. */
@@ -92,6 +96,49 @@ __noinline int unwind_returns_at_sp(SCRATCH)
 	}
 	u->word = returns;
 	return 1;
+}
+
+/*
+ * Goes to the caller of a caller in code that no file describes, if what that goes
+ * on with says where its own caller is: it gives back its room, if it has any, and
+ * rbp, and returns. So do trampolines, as Python's, which call once. Else JVM_NONE.
+ *
+ * Code that was looked at in vain leaves a walk as it is. Its frame pointers are as
+ * good as they were, so walks by them stay to be remembered (known_walk.h).
+ */
+__noinline int unwind_by_code_ahead(SCRATCH)
+{
+	TAKE_SCRATCH(JVM_NONE);
+	struct unwind *u = &s->unwind;
+	__u64 sp = u->sp, bp = u->bp, bytes = 0;
+
+	if (stands(u) || bpf_probe_read_user(&u->word, 8, (void *)u->ip))
+		return JVM_NONE;
+	bytes = u->word;
+	if (GIVES_ROOM_BACK(bytes)) {
+		sp += bytes >> 24 & 0xff;
+		bytes >>= 32;
+	}
+	if ((bytes & 0xff) == POPS_RBP) {
+		if ((bytes >> 8 & 0xff) != RETURNS)
+			return JVM_NONE;
+		if (!read_word(s, sp))
+			return STACK_UNREADABLE;
+		bp = u->word;
+		sp += 8;
+	} else if ((bytes & 0xff) != RETURNS) {
+		return JVM_NONE;
+	}
+	look_elsewhere(u);
+	if (!read_word(s, sp))
+		return STACK_UNREADABLE;
+	if (!u->word)
+		return UNWIND_WHOLE;
+	u->ip = u->word;
+	u->sp = sp + 8;
+	u->bp = bp;
+	u->reached = FRAME_CALLED;
+	return UNWIND_GOES_ON;
 }
 
 /* What the kernel saved for a signal handler: struct ucontext at rsp, its struct sigcontext_64 40

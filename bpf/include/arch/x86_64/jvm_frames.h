@@ -13,8 +13,6 @@
 #define PUSHES_RBP 0x55
 #define MAKES_FRAME(bytes) (((bytes)&0xfff5ffff) == 0xec814855)
 #define MAKES_FRAME_POINTER 0xec8b4855
-#define POPS_RBP 0x5d
-#define RETURNS 0xc3
 #define JUMPS 0xe9
 #define LEAVES 0xc9
 /* `mov [rsp + n], rbp`: n of one byte or four. */
@@ -327,6 +325,11 @@ __noinline int jvm_step(SCRATCH)
 	struct jvm_layout *layout = jvm_layout_of(s);
 
 	if (!jvm_is_known(s)) {
+		/* What its instructions say is no guess, whoever has made them. */
+		int ending = unwind_by_code_ahead(GIVE_SCRATCH(s));
+
+		if (ending != JVM_NONE)
+			return ending;
 		bool is_guess = layout->space != u->space;
 
 		j->was_guessed |= is_guess;

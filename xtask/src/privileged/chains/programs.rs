@@ -163,6 +163,8 @@ fn native() -> Vec<Program> {
                -o program SRC/plain.c -pthread"],
         ),
         Program::new("C, frames", &["cc -O2 -o program SRC/frames.c -pthread"]),
+        Program::new("trampolines", &["cc -O2 -o program SRC/trampolines.c -pthread"])
+            .calling_others(),
         Program::new(VECTORS, &["cc -O2 -mavx2 -o program SRC/vectors.c -pthread"]),
         Program::new("C++", &["c++ -O2 -o program SRC/objects.cc -pthread"])
             .with_chains(&[Chain::numbered('f', "")])
