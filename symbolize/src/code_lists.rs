@@ -10,6 +10,9 @@ use std::path::Path;
 use syscollect_model::{Mapping, ProgramMemory, Ticks};
 use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, Owner, find};
 
+/// What is said of a list in which some names, or all, were not looked for.
+pub(crate) const NOT_READ: &str = "not read";
+
 /// Processes of which is known why they have no map.
 const REFUSED_MAX: usize = 4096;
 /// Lists that are pinned of one process number: programs that had it one after the other.
@@ -195,7 +198,7 @@ fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> ListLoo
 }
 
 fn refused(path: &str, why: &str) -> ListLookup {
-    ListLookup::Refused(format!("{path} is not read: {why}"))
+    ListLookup::Refused(format!("{path} is {NOT_READ}: {why}"))
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ pub use code_lists::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]
 pub use elf::place_debug_file;
 pub use elf::{build_id_in, build_id_of};
+pub use jit::refused_lists;
 #[doc(hidden)]
 pub use jit::{read_jit_dump, read_perf_map};
 #[doc(hidden)]

@@ -75,7 +75,7 @@ fn stacks_end_where_no_code_is_and_those_that_differ_in_data_alone_are_one() {
     sample(&mut machine, 90, 70, &[LEAF, OUTER, MAIN]);
     assert_eq!(
         folded(machine.finish()),
-        ["prog;[truncated];outer;leaf 50", "prog;main;outer;leaf 1"]
+        ["prog;[truncated: no code above];outer;leaf 50", "prog;main;outer;leaf 1"]
     );
 }
 
@@ -84,7 +84,10 @@ fn a_walk_that_was_too_deep_says_so() {
     let mut machine = machine();
     let user = machine.deep_sample_stack(0, 10, 70, &[LEAF, OUTER]);
     machine.sample(0, 10, 70, Stacks { user, kernel: 0 }, 0);
-    assert_eq!(folded(machine.finish()), ["prog;[truncated];outer;leaf 1"]);
+    assert_eq!(
+        folded(machine.finish()),
+        ["prog;[truncated: more frames than are recorded];outer;leaf 1"]
+    );
 }
 
 /// The exporter after all of a recording with one sample, whose stack is cut.
@@ -119,14 +122,14 @@ fn in_every_format_the_outermost_frame_of_a_cut_stack_says_so() {
         ("Firefox", exported(firefox).finish().unwrap()),
         ("text", exported(TextExporter::new(Vec::new())).finish().unwrap()),
     ];
-    let mark = b"[truncated]";
+    let mark = b"[truncated: no code above]";
     for (format, file) in files {
         assert!(file.windows(mark.len()).any(|part| part == mark), "{format}");
     }
     let tracy = exported(TracyExporter::new(Vec::new())).finish().unwrap();
     let file = tracy_reader::read(&tracy).unwrap();
     let mut stacks = (1..=file.callstacks.len() as u32).map(|index| file.stack_names(index));
-    assert!(stacks.any(|names| names == ["leaf", "outer", "[truncated]"]), "Tracy");
+    assert!(stacks.any(|names| names == ["leaf", "outer", "[truncated: no code above]"]), "Tracy");
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn code_that_a_program_makes_while_it_runs_is_code() {
     sample(&mut machine, 30, 70, &[LEAF, 0x7000_0123, 0x7100_0123, MAIN]);
     let lines = folded(machine.finish());
     // Before it was mapped, the second was data.
-    let early = "prog;[truncated];[anonymous]+0x70000122;leaf 1";
+    let early = "prog;[truncated: no code above];[anonymous]+0x70000122;leaf 1";
     let late = "prog;main;[anonymous]+0x71000122;[anonymous]+0x70000122;leaf 1";
     assert_eq!(lines, [early, late]);
 }
@@ -161,7 +164,13 @@ fn programs_begun_and_forked_while_recording_are_known_from_their_beginning_on()
     machine.task(0, 22, RecordKind::Exec, "other", record);
     sample(&mut machine, 30, 71, &[0x50_0010, MAIN]);
     let lines = folded(machine.finish());
-    assert_eq!(lines, ["other;[truncated];/bin/other+0x10 1", "other;[truncated];main;leaf 1"]);
+    assert_eq!(
+        lines,
+        [
+            "other;[truncated: no code above];/bin/other+0x10 1",
+            "other;[truncated: no code above];main;leaf 1"
+        ]
+    );
 }
 
 /// What becomes of a stack that leads to data.
@@ -174,7 +183,8 @@ fn ends(machine: impl FnOnce(&mut FakeMachine)) -> Vec<String> {
 
 #[test]
 fn where_mappings_are_missing_an_address_may_be_code_and_stays() {
-    let (whole, cut) = (["prog;0x1008f51c;main;leaf 1"], ["prog;[truncated];main;leaf 1"]);
+    let (whole, cut) =
+        (["prog;0x1008f51c;main;leaf 1"], ["prog;[truncated: no code above];main;leaf 1"]);
     assert_eq!(ends(|_| {}), cut);
     let lost = ends(|machine| machine.mapping_record(0, 40, &perf::lost(1, 40)));
     assert_eq!(lost, whole, "lost");
@@ -218,7 +228,7 @@ fn stacks_of_the_kernel_are_never_cut_there() {
     let user = machine.sample_stack(0, 10, 70, &[LEAF, DATA[0]]);
     machine.sample(0, 10, 70, Stacks { user, kernel }, 0);
     machine.switch(0, 20, task_state::RUNNABLE, 70);
-    let expected = "prog;[truncated];leaf;[kernel.kallsyms]+0xffffffffc100000f_[k];\
+    let expected = "prog;[truncated: no code above];leaf;[kernel.kallsyms]+0xffffffffc100000f_[k];\
                     [kernel.kallsyms]+0xffffffff81000010_[k] 1";
     assert_eq!(folded(machine.finish()), [expected]);
 }

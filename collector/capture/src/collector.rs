@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, LaneKind, LossOrigin, SessionInfo};
+use syscollect_model::{ClockSource, LaneKind, LossOrigin, RefusedTable, SessionInfo};
 use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
 use syscollect_symbolize::PinnedFiles;
 
@@ -28,7 +28,7 @@ use crate::readings::Readings;
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::tee::Rounds;
-use crate::unwind::StacksInMemory;
+use crate::unwind::{RefusedTables, StacksInMemory};
 
 pub(crate) use file_change::{FileStart, RotationLimits};
 use shared::EndingPhase;
@@ -56,6 +56,7 @@ pub(crate) struct Collector {
     /// What only a live machine has; a replay brings its own.
     pub(crate) machine: Option<Machine>,
     pub(crate) missing: Vec<String>,
+    pub(crate) refused_tables: RefusedTables,
     pub(crate) session: SessionInfo,
     /// What was last told of losses in the present file.
     pub(crate) last_losses: Vec<LaneLoss>,
@@ -127,6 +128,7 @@ pub(crate) struct EndedRecording {
     /// Of the last file.
     pub(crate) statistics: BTreeMap<String, u64>,
     pub(crate) missing: Vec<String>,
+    pub(crate) refused_tables: Vec<RefusedTable>,
     /// Where the last file began; `None` where it is the only one.
     pub(crate) file: Option<FileStart>,
     /// To be dropped last: taking breakpoints out of programs takes its time,
@@ -194,6 +196,7 @@ impl Collector {
             output,
             machine: None,
             missing: Vec::new(),
+            refused_tables: RefusedTables::default(),
             session: SessionInfo::default(),
             last_losses: Vec::new(),
             stacks_lost: 0,
@@ -424,8 +427,19 @@ impl Collector {
         let losses = self.file.losses(&self.losses());
         let stacks = self.take_stacks_in_memory();
         let file = self.output.begin.is_later().then_some(self.file);
+        let refused_tables = self.refused_tables.all();
         let Self { missing, sources, .. } = self;
-        EndedRecording { at, losses, statistics, missing, pinned, stacks, file, sources }
+        EndedRecording {
+            at,
+            losses,
+            statistics,
+            missing,
+            refused_tables,
+            pinned,
+            stacks,
+            file,
+            sources,
+        }
     }
 }
 

@@ -244,6 +244,8 @@ impl Recording {
             duration_ns: file_duration.as_nanos() as u64,
             statistics: ended.statistics,
             missing,
+            refused_tables: ended.refused_tables,
+            refused_lists: Vec::new(),
             costs: costs.costs().to_vec(),
         };
         let written = files::complete(last.writer, last.written, &losses, &summary);

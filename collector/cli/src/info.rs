@@ -206,6 +206,9 @@ struct RecordingReport {
     notes: Vec<String>,
 }
 
+/// Files without an unwind table that are shown.
+const REFUSED: usize = 8;
+
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     confine::to_reading(false);
@@ -338,6 +341,11 @@ impl Report {
         let reported = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
         for note in self.recording.notes.iter().filter(|note| !reported.contains(note)) {
             add_line(&mut text, "Note", note.clone());
+        }
+        if let Some(recorder) = &self.recorder {
+            for refused in refused_lines(recorder) {
+                add_line(&mut text, "Without", refused);
+            }
         }
         if !self.kept_files.is_empty() {
             add_line(&mut text, "Kept", kept_files::size_of_files(&self.kept_files));
@@ -529,6 +537,20 @@ fn by_name<S: Serializer>(
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// Files and lists of code that were refused, a line each.
+fn refused_lines(recorder: &RecorderSummary) -> Vec<String> {
+    let RecorderSummary { refused_tables, refused_lists, .. } = recorder;
+    let tables = refused_tables.iter().take(REFUSED);
+    let mut lines: Vec<String> =
+        tables.map(|file| format!("unwind table of {}: {}", file.path, file.reason)).collect();
+    let others = refused_tables.len().saturating_sub(REFUSED);
+    if others > 0 {
+        lines.push(format!("unwind tables of {others} other files: --json has them"));
+    }
+    lines.extend(refused_lists.iter().cloned());
+    lines
 }
 
 fn recorder_cost(recorder: &RecorderSummary) -> String {

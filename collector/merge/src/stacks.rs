@@ -313,7 +313,7 @@ impl Stacks {
             let in_code = located.module.is_some();
             begins_in_code |= innermost && in_code;
             if !in_code && begins_in_code && self.locator.knows_all(pid, at) {
-                truncated = Some(StackCut::Frames);
+                truncated = Some(StackCut::NoCode);
                 break;
             }
             let id = self.intern(pid, located);
@@ -374,6 +374,7 @@ impl Stacks {
 fn cut_of(truncated: u32) -> Option<StackCut> {
     match truncated {
         0 => None,
+        stack_ending::TOO_DEEP => Some(StackCut::TooDeep),
         stack_ending::NO_UNWIND_INFORMATION => Some(StackCut::NoUnwindInformation),
         stack_ending::UNREADABLE => Some(StackCut::Unreadable),
         stack_ending::NO_TABLE_YET => Some(StackCut::NoTableYet),
@@ -381,7 +382,7 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
         stack_ending::FRAME_POINTERS => Some(StackCut::FramePointers),
         stack_ending::MEMORY_GONE => Some(StackCut::MemoryGone),
         stack_ending::BEYOND_MEMORY => Some(StackCut::BeyondMemory),
-        _ => Some(StackCut::Frames),
+        _ => Some(StackCut::Unknown),
     }
 }
 

@@ -175,10 +175,28 @@ pub struct RecorderSummary {
     pub statistics: std::collections::BTreeMap<String, u64>,
     /// What was missing on this machine, each said once.
     pub missing: Vec<String>,
+    /// Files of code that stacks came through and of which there was no unwind table; so many at
+    /// most as are named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_tables: Vec<RefusedTable>,
+    /// Lists of code that programs make while they run (perf maps, jitdumps) that were not read, or
+    /// not to their ends, and why; so many at most as are named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_lists: Vec<String>,
     /// What each part of the recorder's work cost, in the order of time: the start, the recording,
     /// and, where the recorder did it and the capture was kept, the naming and the export.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<WorkCost>,
+}
+
+/// A file of code of which there is no unwind table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedTable {
+    /// The file, as it was mapped.
+    pub path: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What a part of the recorder's work cost.

@@ -3,8 +3,12 @@
 /// Why a stack ends before its thread's first function, or lacks its frames in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackCut {
-    /// It has more frames than are recorded, or its walk met what is no code.
-    Frames,
+    /// It has more frames than are recorded.
+    TooDeep,
+    /// Where the next frame should be, there is no code: what led there was none's caller.
+    NoCode,
+    /// For a reason that only later versions know.
+    Unknown,
     /// Nothing says where the caller of the last frame is.
     NoUnwindInformation,
     /// The memory where the next frame lies could not be read: it was never touched, or swapped
@@ -30,7 +34,9 @@ impl StackCut {
     /// Why, in words.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Frames => "too many frames, or no code above",
+            Self::TooDeep => "more frames than are recorded",
+            Self::NoCode => "no code above",
+            Self::Unknown => "unknown to this version",
             Self::NoUnwindInformation => "no unwind information",
             Self::Unreadable => "stack not readable",
             Self::NoTableYet => "no unwind table yet",
@@ -45,7 +51,9 @@ impl StackCut {
     /// What the frame is called that stands for the missing ones.
     pub fn frame_name(self) -> &'static str {
         match self {
-            Self::Frames => "[truncated]",
+            Self::TooDeep => "[truncated: more frames than are recorded]",
+            Self::NoCode => "[truncated: no code above]",
+            Self::Unknown => "[truncated]",
             Self::NoUnwindInformation => "[truncated: no unwind information]",
             Self::Unreadable => "[truncated: stack not readable]",
             Self::NoTableYet => "[truncated: no unwind table yet]",

@@ -348,6 +348,9 @@ pub struct TruncatedRow {
     pub reason: String,
     /// The module of the last frame that there is; empty for code of no file.
     pub module: String,
+    /// Why there is no unwind table of that module, where its file was refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub without_table: String,
     /// Samples, or sleeps.
     #[serde(alias = "samples")]
     pub count: u64,

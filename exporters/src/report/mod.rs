@@ -272,7 +272,8 @@ impl ReportExporter {
         let Self { options, span, scheduling, samples, programs, .. } = self;
         let (accounts, waits) = (&scheduling.accounts, &scheduling.waits);
         let (began, first) = (span.began(), span.first());
-        let maker = RowMaker { tables, limit: options.rows, began, first };
+        let refused_tables = recorder.map_or(&[][..], |recorder| &recorder.refused_tables);
+        let maker = RowMaker { tables, refused_tables, limit: options.rows, began, first };
         let processes = accounts.processes(maker);
         Report {
             schema_version: REPORT_SCHEMA_VERSION,
@@ -383,6 +384,8 @@ impl Exporter for ReportExporter {
         self.recording.complete = recorder.is_some();
         self.recording.reached_max_size =
             recorder.is_some_and(|recorder| recorder.stop_reason == StopReason::MaxSize);
+        self.recording.refused_lists =
+            recorder.map_or_else(Vec::new, |recorder| recorder.refused_lists.clone());
         self.span.close(recorder);
         self.scheduling.end(self.span.last(), tables);
         self.programs.slices.finish(tables);

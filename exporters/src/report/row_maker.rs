@@ -1,7 +1,9 @@
 //! Rows of the report's tables: the first of them, and what is named in them.
 
 use super::data::{SourceLocation, Table, Waiter};
-use syscollect_model::{LocationId, ModuleId, ModuleKind, ProcessId, StringId, Tables, ThreadId};
+use syscollect_model::{
+    LocationId, ModuleId, ModuleKind, ProcessId, RefusedTable, StringId, Tables, ThreadId,
+};
 
 /// What stands for the names for which there was no room.
 pub(super) const OTHERS: &str = "(other names)";
@@ -11,6 +13,8 @@ pub(super) const OTHERS: &str = "(other names)";
 pub(super) struct RowMaker<'a> {
     /// Names of what rows tell of.
     pub(super) tables: &'a Tables,
+    /// Files of which there was no unwind table.
+    pub(super) refused_tables: &'a [RefusedTable],
     /// Rows that a table has at most; their full number is told.
     pub(super) limit: usize,
     /// When the recording began, as far as that is known; nanoseconds of the session.
@@ -33,7 +37,7 @@ pub(super) struct NamedProcess {
     pub(super) name: String,
 }
 
-impl RowMaker<'_> {
+impl<'a> RowMaker<'a> {
     /// The first rows in the order of `key`.
     pub(super) fn table<T, K: Ord>(self, mut rows: Vec<T>, key: impl Fn(&T) -> K) -> Table<T> {
         rows.sort_by_cached_key(key);
@@ -68,6 +72,13 @@ impl RowMaker<'_> {
     /// Empty for code of no file.
     pub(super) fn module_path(self, module: Option<ModuleId>) -> String {
         module.map_or_else(String::new, |module| self.string(self.tables.module(module).path))
+    }
+
+    /// Why there is no unwind table of a module's file; empty where it is not known that there is
+    /// none.
+    pub(super) fn without_table(self, module: &str) -> &'a str {
+        let refused = self.refused_tables.iter().find(|file| file.path == module);
+        refused.map_or("", |file| &file.reason)
     }
 
     pub(super) fn module_kind(self, module: Option<ModuleId>) -> ModuleKind {

@@ -26,10 +26,15 @@ impl TruncatedStacks {
             let last = depth.checked_sub(1).map(|depth| maker.tables.frame(frames[depth]).module);
             *ends.entry((cut, last.flatten())).or_insert(0) += count;
         }
-        let rows = ends.iter().map(|((cut, module), count)| TruncatedRow {
-            reason: cut.reason().to_owned(),
-            module: maker.module_path(*module),
-            count: *count,
+        let rows = ends.iter().map(|((cut, module), count)| {
+            let module = maker.module_path(*module);
+            let without_table = match cut {
+                StackCut::NoUnwindInformation | StackCut::NoTableYet | StackCut::BeyondMemory => {
+                    maker.without_table(&module).to_owned()
+                }
+                _ => String::new(),
+            };
+            TruncatedRow { reason: cut.reason().to_owned(), module, without_table, count: *count }
         });
         let rows = maker.table(rows.collect(), |row| {
             (Reverse(row.count), row.reason.clone(), row.module.clone())

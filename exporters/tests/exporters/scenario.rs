@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame,
     FrameId, LaneKind, Loss, LossCause, LossOrigin, MachineId, Migration, Module, ModuleId,
-    ModuleKind, OffCpu, OperatingSystem, Process, ProcessId, RecorderSummary, Sample, SampleEvent,
-    Scope, SessionInfo, SleepState, StackId, StackOrigin, StopReason, StringId, Switch, Tables,
-    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
+    ModuleKind, OffCpu, OperatingSystem, Process, ProcessId, RecorderSummary, RefusedTable, Sample,
+    SampleEvent, Scope, SessionInfo, SleepState, StackId, StackOrigin, StopReason, StringId,
+    Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit,
+    Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -248,6 +249,11 @@ pub(crate) fn summary() -> RecorderSummary {
         costs: Vec::new(),
         statistics: BTreeMap::from([("stacks_sent".to_owned(), 17)]),
         missing: vec!["RAPL is not readable".into()],
+        refused_tables: vec![RefusedTable {
+            path: "/bin/a".into(),
+            reason: "its .eh_frame has 1 bytes, which is more than is read".into(),
+        }],
+        refused_lists: vec!["names of code of process 10: /tmp/perf-10.map is not read".into()],
     }
 }
 

@@ -6,7 +6,7 @@ mod perf_map;
 
 use self::names::NamesFound;
 use crate::ModuleRequest;
-use crate::code_lists::CodeList;
+use crate::code_lists::{CodeList, NOT_READ};
 use crate::shared::NamingContext;
 use crate::turn::NamingTurn;
 use std::io::{self, Cursor};
@@ -83,7 +83,7 @@ pub(crate) fn name(
                 table.unfinished = names.cut.map_or(0, |_| left.len() as u64);
                 table.symbols.extend(names.symbols);
             }
-            Err(error) => notes.push(format!("its {} cannot be read: {error}", kind.word())),
+            Err(error) => notes.push(format!("its {} is {NOT_READ}: {error}", kind.word())),
         }
     }
     // In order of time at each.
@@ -97,7 +97,7 @@ pub(crate) fn name(
 
 /// What to say of the names that a list has.
 fn notes_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> {
-    let cut = names.cut.map(|cut| format!("its {} was not read to its end: {cut}", kind.word()));
+    let cut = names.cut.map(|cut| format!("its {} was {NOT_READ} to its end: {cut}", kind.word()));
     let reused = (names.reused > 0).then(|| {
         format!(
             "other code lay at {} of these places before, which have the name of the last",
@@ -105,6 +105,25 @@ fn notes_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> 
         )
     });
     cut.into_iter().chain(reused)
+}
+
+/// Lists of processes that are named by at most.
+const REFUSED_MAX: usize = 16;
+
+/// Which lists of code were not read, or not to their ends, and why: a line for each process.
+pub fn refused_lists(tables: &[SymbolTable]) -> Vec<String> {
+    let mut refused: Vec<(u32, &str)> = tables
+        .iter()
+        .filter(|table| table.note.contains(NOT_READ))
+        .filter_map(|table| Some((table.memory?.pid, table.note.as_str())))
+        .collect();
+    refused.sort_unstable();
+    refused.dedup();
+    let others = refused.len().saturating_sub(REFUSED_MAX);
+    let lines = refused.iter().take(REFUSED_MAX);
+    let lines = lines.map(|(pid, note)| format!("names of code of process {pid}: {note}"));
+    let others = (others > 0).then(|| format!("names of code of {others} other processes"));
+    lines.chain(others).collect()
 }
 
 /// Why a process has no list.

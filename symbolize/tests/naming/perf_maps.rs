@@ -8,7 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use syscollect_model::{ProgramMemory, SymbolTable, Ticks};
-use syscollect_symbolize::{ModuleRequest, PerfMapOutcome, PerfMapOwner, PinnedFiles, Symbolizer};
+use syscollect_symbolize::{
+    ModuleRequest, PerfMapOutcome, PerfMapOwner, PinnedFiles, Symbolizer, refused_lists,
+};
 use syscollect_untrusted_files::Owner;
 
 const TAKEN: Ticks = Ticks(100);
@@ -46,7 +48,12 @@ impl Program {
         assert_eq!(outcome, PerfMapOutcome::Missing);
         let table = name(pinned, self.memory(), &[0x1000]);
         assert!(table.symbols.is_empty());
-        table.note
+        let note = table.note.clone();
+        let refused = refused_lists(&[table.clone(), table]);
+        let is_missing = note.contains("had no perf map");
+        assert_eq!(refused.len(), usize::from(!is_missing), "{refused:?}");
+        assert!(refused.iter().all(|line| line.contains(&note)), "{refused:?}");
+        note
     }
 }
 

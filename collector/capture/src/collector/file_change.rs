@@ -109,6 +109,7 @@ impl Collector {
             duration_ns: (began - self.file.at).as_nanos() as u64,
             statistics: of_file,
             missing: self.missing.clone(),
+            refused_tables: self.refused_tables.all(),
             ..RecorderSummary::default()
         };
         let end = FileEnd {

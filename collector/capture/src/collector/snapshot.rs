@@ -84,6 +84,7 @@ impl Collector {
             recorder_peak_bytes: peak_memory(),
             statistics,
             missing: self.missing.clone(),
+            refused_tables: self.refused_tables.all(),
             ..RecorderSummary::default()
         };
         let lost = self.file.losses(&self.losses());

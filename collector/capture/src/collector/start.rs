@@ -82,6 +82,7 @@ impl Collector {
             sink: output.sink.clone(),
             unwind_tables: first.unwind.is_some(),
         };
+        let refused_tables = first.unwind.as_ref().map(|tables| tables.refused().clone());
         let metadata = MetadataThread::start(output.sink.clone(), settings, first.unwind)
             .map_err(CaptureError::no_thread)?;
         let inbox = ManagerInbox::new();
@@ -95,6 +96,7 @@ impl Collector {
                 mapping_pace: MappingPace::new(),
             }),
             missing,
+            refused_tables: refused_tables.unwrap_or_default(),
             session,
             attached,
             ..Self::new(first.sources, first.clock, output)

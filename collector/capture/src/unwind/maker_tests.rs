@@ -94,9 +94,11 @@ impl World {
         let memory = [1 << 20, (1 << 16) * WORDS_OF_PAGE, 4096].map(Memory::of);
         let [rows, pages, files] = memory;
         let tables = Tables::new(rows, pages, files);
-        let maker = TableMaker::new(kernel.clone(), tables, counts.clone(), waiting.clone());
+        let refused = RefusedTables::default();
+        let shared = (counts.clone(), refused.clone());
+        let maker = TableMaker::new(kernel.clone(), tables, shared, waiting.clone());
         let (reported, _messages) = sync_channel(WANTED_MAX);
-        let tables = UnwindTables { reported, waiting, counts };
+        let tables = UnwindTables { reported, waiting, counts, refused };
         Self { kernel, maker, tables, boost: SharedBoost::begin(), _messages }
     }
 
@@ -231,4 +233,20 @@ fn files_of_one_user_are_told_at_once_and_make_no_words() {
     while world.work().has_more {}
     assert_eq!(world.known(), 20);
     assert_eq!(world.tables.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn why_a_file_has_no_table_is_kept_under_its_name() {
+    let mut world = World::new();
+    world.map(&file_of(b"#!/bin/sh", 4096), "/home/a/script", HOSTILE);
+    // ELF, without sections or an index.
+    let empty = file_of(&elf_header(0), 4096);
+    world.map(&empty, "/usr/bin/empty", HONEST);
+    world.map(&own_program(), "/usr/bin/honest", HONEST);
+    world.work();
+    let refused = world.tables.refused().all();
+    let [script] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(script.path, "/home/a/script");
+    assert!(!script.reason.is_empty());
+    assert_eq!((world.known(), world.count("unwind_damaged")), (3, 1));
 }

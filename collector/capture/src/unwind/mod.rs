@@ -10,12 +10,14 @@ mod held;
 mod interpreters;
 mod memory;
 mod programs;
+mod refused;
 mod runs;
 mod tables;
 mod waiting;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +40,7 @@ use interpreters::{Interpreter, InterpreterKind};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 use programs::{FileNames, Names, PinnedPage};
 pub(crate) use programs::{InterpreterMaps, UnwindPrograms};
+pub(crate) use refused::RefusedTables;
 use tables::{Tables, WantedPages};
 use waiting::{Added, MappedFile, WaitingFiles};
 use words::{FileId, Words};
@@ -125,6 +128,7 @@ pub(crate) struct UnwindTables {
     reported: SyncSender<MakerMessage>,
     waiting: Arc<WaitingFiles>,
     counts: Arc<UnwindCounts>,
+    refused: RefusedTables,
 }
 
 impl UnwindTables {
@@ -139,12 +143,14 @@ impl UnwindTables {
         let UnwindPrograms { rows, pages, files, words, inodes, interpreters, identify } = programs;
         let names = FileNames::new(words, inodes, interpreters, identify);
         let tables = Tables::new(rows, pages, files);
-        let mut maker = TableMaker::new(names, tables, counts.clone(), waiting.clone());
+        let refused = RefusedTables::default();
+        let shared = (counts.clone(), refused.clone());
+        let mut maker = TableMaker::new(names, tables, shared, waiting.clone());
         std::thread::Builder::new().name("unwind-tables".into()).spawn(move || {
             maker.add_vdso();
             maker.follow(&received);
         })?;
-        Ok(Self { reported, waiting, counts })
+        Ok(Self { reported, waiting, counts, refused })
     }
 
     /// A program of this user has mapped a file as code. Does not wait.
@@ -168,6 +174,11 @@ impl UnwindTables {
     /// What to tell the user of files that were told of late, or not.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.waiting.notes(Instant::now())
+    }
+
+    /// Of which files there is no table.
+    pub(crate) fn refused(&self) -> &RefusedTables {
+        &self.refused
     }
 
     /// How many pages gave way so far, which may be asked for again.
@@ -199,6 +210,7 @@ struct TableMaker<N, W> {
     free_without_number: Pool,
     epoch_began: Instant,
     counts: Arc<UnwindCounts>,
+    refused: RefusedTables,
     /// What walks had asked for when that was last looked at.
     asked: u64,
     /// Not all of that is made.
@@ -209,6 +221,8 @@ struct TableMaker<N, W> {
 
 /// A file that the programs know.
 struct CodeFile {
+    /// As it was mapped.
+    path: String,
     /// `None` if it has nothing to unwind by.
     unwind: Option<UnwindFile>,
     /// What the file is held by; `None` for what is no file.
@@ -228,7 +242,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     fn new(
         names: N,
         tables: Tables<W>,
-        counts: Arc<UnwindCounts>,
+        (counts, refused): (Arc<UnwindCounts>, RefusedTables),
         waiting: Arc<WaitingFiles>,
     ) -> Self {
         counts.rows_max.store(tables.rows_max(), Ordering::Relaxed);
@@ -244,6 +258,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             free_without_number: Pool::new(WITHOUT_NUMBER_MAX),
             epoch_began: Instant::now(),
             counts,
+            refused,
             asked: 0,
             is_unfinished: false,
             free_interpreters: Pool::new(FILES_MAX as u64),
@@ -317,21 +332,25 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         let user = uid_of(whose);
         // Mapping one asks its file system, which may be a program of a user's.
         if file.is_of_a_users_mount(None) {
-            self.count(&self.counts.refused);
+            self.refuse(path, user, &"it lies in a file system that a program of a user's may be");
             return false;
         }
         let held = PinnedPage::map(file.file());
-        let Ok((inode, code)) = held.and_then(|code| Ok((self.names.inode(&code)?, code))) else {
-            self.count(&self.counts.refused);
-            return false;
+        let (inode, code) = match held.and_then(|code| Ok((self.names.inode(&code)?, code))) {
+            Ok(found) => found,
+            Err(error) => {
+                self.refuse(path, user, &format_args!("it cannot be held: {error}"));
+                return false;
+            }
         };
         if let Some(id) = self.inodes.get(&inode).copied() {
             self.stay(id);
             return false;
         }
         let unwind = UnwindFile::read(file.reader());
-        if unwind.is_err() {
+        if let Err(error) = &unwind {
             self.count(&self.counts.damaged);
+            self.refused.add(path, user, error);
         }
         let Some(id) = self.give_number(unwind.as_ref().ok(), user) else {
             self.wait_for_number(mapped);
@@ -339,7 +358,8 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         };
         let interpreter = self.interpreter(file, path, user);
         let held = Some(PinnedCodeFile { code, inode, file: file.clone() });
-        let file = CodeFile { unwind: unwind.ok(), held, interpreter_of: None };
+        let path = path.clone();
+        let file = CodeFile { path, unwind: unwind.ok(), held, interpreter_of: None };
         self.put(id, inode, file, interpreter, user);
         true
     }
@@ -392,7 +412,8 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         let unwind = vdso_image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
         match self.give_number(unwind.as_ref(), 0) {
             Some(id) => {
-                let file = CodeFile { unwind, held: None, interpreter_of: None };
+                let path = "[vdso]".to_owned();
+                let file = CodeFile { path, unwind, held: None, interpreter_of: None };
                 self.put(id, programs::VDSO, file, None, 0);
             }
             None => self.count(&self.counts.refused),
@@ -580,10 +601,14 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             }
             return;
         }
-        let unwind = self.files.get(&file).and_then(|file| file.unwind.as_ref());
-        if let Some(Ok(tables)) = unwind.map(|unwind| unwind.pages(pages)) {
-            tables.iter().for_each(|(page, rows)| self.publish(file, *page, rows, user));
-            return;
+        let known = self.files.get(&file);
+        match known.and_then(|known| Some((known, known.unwind.as_ref()?.pages(pages)))) {
+            Some((_, Ok(tables))) => {
+                tables.iter().for_each(|(page, rows)| self.publish(file, *page, rows, user));
+                return;
+            }
+            Some((known, Err(error))) => self.refused.add(&known.path, user, &error),
+            None => {}
         }
         // Nobody asks for them again.
         pages.iter().for_each(|page| self.publish(file, *page, &[], user));
@@ -595,6 +620,12 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         self.count(if fits { &self.counts.pages } else { &self.counts.refused });
         self.counts.rows.store(self.tables.rows(), Ordering::Relaxed);
         self.counts.evicted.store(self.tables.evicted(), Ordering::Relaxed);
+    }
+
+    /// The programs are not told of a file.
+    fn refuse(&self, path: &str, user: u32, reason: &dyn Display) {
+        self.count(&self.counts.refused);
+        self.refused.add(path, user, reason);
     }
 
     fn count(&self, what: &AtomicU64) {

@@ -30,6 +30,10 @@ pub struct Recording {
     /// Whether that end came because the file had the size that it might have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reached_max_size: bool,
+    /// Lists of code that programs made while they ran that were not read, or not to their ends, and
+    /// why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_lists: Vec<String>,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
     pub filter_pids: Vec<u32>,
     /// When it began by the machine's wall clock, nanoseconds since 1970, where that was read.
@@ -55,6 +59,7 @@ impl Recording {
             stacks: session.stacks.clone(),
             complete: false,
             reached_max_size: false,
+            refused_lists: Vec::new(),
             filter_pids: session.filter_pids.clone(),
             began_unix_ns: session.wall_clock(began),
             other_machines: tables.machines.iter().skip(1).map(RecordedMachine::of).collect(),

@@ -79,9 +79,13 @@ pub(super) fn print_functions(
 
 /// Where stacks end that lack their outer frames.
 pub(super) fn print_truncated(rows: &[TruncatedRow], out: &mut Printer) {
-    for TruncatedRow { reason, module, count } in rows.iter().take(CUTS) {
+    for TruncatedRow { reason, module, without_table, count } in rows.iter().take(CUTS) {
         let module = if module.is_empty() { "code of no known file".into() } else { shown(module) };
-        out.line(&format!("  {:>10} {reason}: {module}", grouped(*count)));
+        let why = match without_table.as_str() {
+            "" => String::new(),
+            why => format!(" (no unwind table: {})", shown(why)),
+        };
+        out.line(&format!("  {:>10} {reason}: {module}{why}", grouped(*count)));
     }
     let others = rows.get(CUTS..).unwrap_or_default();
     if !others.is_empty() {

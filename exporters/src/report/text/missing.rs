@@ -32,6 +32,7 @@ pub(super) fn print_unresolved(
         let complete = recording.complete;
         hints::of_unnamed(&unresolved.rows, complete).for_each(|hint| out.note(hint));
     }
+    recording.refused_lists.iter().for_each(|refused| out.note(&shown(refused)));
 }
 
 pub(super) fn print_losses(lost: u64, losses: &[LossRow], out: &mut Printer) {

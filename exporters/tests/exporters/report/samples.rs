@@ -102,7 +102,7 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
 fn a_stack_that_was_cut_is_counted_and_no_function() {
     let (mut scenario, a, _) = two_programs();
     let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
-    let cut = scenario.tables.truncation(StackCut::Frames);
+    let cut = scenario.tables.truncation(StackCut::TooDeep);
     let (whole, truncated) =
         (scenario.tables.intern_stack(&[main]), scenario.tables.intern_stack(&[main, cut]));
     for (at, stack) in [(0, whole), (1, truncated), (2, truncated)] {
@@ -113,15 +113,40 @@ fn a_stack_that_was_cut_is_counted_and_no_function() {
     assert_eq!((report.functions.truncated, rows.len(), rows[0].total), (2, 1, 3));
     let text = report.text(100);
     assert!(text.contains("2 (66.7 %) have a stack that lacks its outer frames"), "{text}");
-    assert!(text.contains(" 2 too many frames, or no code above: /bin/a"), "{text}");
+    assert!(text.contains(" 2 more frames than are recorded: /bin/a"), "{text}");
     assert_eq!(report.unresolved.total, 0);
+}
+
+#[test]
+fn why_there_is_no_table_of_the_module_that_cuts_is_told() {
+    let (mut scenario, a, _) = two_programs();
+    let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
+    for (at, cut) in [(0, StackCut::NoUnwindInformation), (1, StackCut::Unreadable)] {
+        let cut = scenario.tables.truncation(cut);
+        let stack = scenario.tables.intern_stack(&[main, cut]);
+        sampled(&mut scenario, at, a, Some(stack), false);
+    }
+    let text = report(&scenario).text(200);
+    let why = "(no unwind table: its .eh_frame has 1 bytes, which is more than is read)";
+    assert!(text.contains(&format!(" 1 no unwind information: /bin/a {why}")), "{text}");
+    assert!(text.contains(" 1 stack not readable: /bin/a\n"), "{text}");
+}
+
+#[test]
+fn a_list_of_code_that_was_refused_is_told_where_names_are_missing() {
+    let (mut scenario, a, _) = two_programs();
+    let generated = scenario.frame(None, 0x7f00_0000, None);
+    let stack = scenario.tables.intern_stack(&[generated]);
+    sampled(&mut scenario, 0, a, Some(stack), false);
+    let text = report(&scenario).text(200);
+    assert!(text.contains("process 10: /tmp/perf-10.map is not read"), "{text}");
 }
 
 #[test]
 fn a_sleep_whose_stack_was_cut_is_counted() {
     let (mut scenario, a, b) = two_programs();
     let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
-    let cut = scenario.tables.truncation(StackCut::Frames);
+    let cut = scenario.tables.truncation(StackCut::NoCode);
     let (whole, truncated) =
         (scenario.tables.intern_stack(&[main]), scenario.tables.intern_stack(&[main, cut]));
     for (at, stack) in [(10, Some(whole)), (30, Some(truncated)), (50, None)] {
@@ -133,7 +158,7 @@ fn a_sleep_whose_stack_was_cut_is_counted() {
     assert_eq!((report.off_cpu.with_stack, report.off_cpu.truncated), (2, 1));
     let text = report.text(100);
     assert!(text.contains("1 of 2 sleeps (50.0 %) have a stack that lacks its outer"), "{text}");
-    assert!(text.contains(" 1 too many frames, or no code above: /bin/a"), "{text}");
+    assert!(text.contains(" 1 no code above: /bin/a"), "{text}");
 }
 
 #[test]

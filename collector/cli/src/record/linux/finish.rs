@@ -14,7 +14,6 @@ use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Result, bail};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -23,7 +22,7 @@ use syscollect_merge::{MergeError, Session};
 use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
-use syscollect_symbolize::PinnedFiles;
+use syscollect_symbolize::{PinnedFiles, refused_lists};
 
 /// A raw capture of so many events is read once for what cannot be read of it; a larger one only
 /// where that is asked for.
@@ -84,10 +83,10 @@ pub(crate) enum Read {
     Nothing,
 }
 
-/// Stacks that are walked when the recording has ended, and where it is counted.
+/// Stacks that are walked when the recording has ended, and where that is told of, and of names.
 pub(super) struct Unwinding<'a> {
     pub(super) stacks: StacksInMemory,
-    pub(super) statistics: &'a mut BTreeMap<String, u64>,
+    pub(super) summary: &'a mut RecorderSummary,
 }
 
 /// Finds names for the code of a capture, and adds them to it.
@@ -127,14 +126,14 @@ impl CaptureNaming<'_> {
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
-        let Unwinding { stacks, statistics } = unwinding;
+        let Unwinding { stacks, summary } = unwinding;
         let mut unwinder = LateUnwinder::new(stacks, &pinned);
         let mut session =
             match Session::open_unwinding(reader, &|| self.abandon.wanted(), &mut unwinder) {
                 Err(MergeError::Unwanted) => return Ok(Naming::Unwanted { end, stored }),
                 session => session?,
             };
-        statistics.extend(unwinder.statistics());
+        summary.statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
         if let Some(bundling) = self.bundling {
             let reader = session.reader();
@@ -160,6 +159,7 @@ impl CaptureNaming<'_> {
             self.terminal,
         )?;
         let tables = named.tables;
+        summary.refused_lists = refused_lists(&tables);
         let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
         let names = tables.iter().cloned().map(Definition::Symbols);
         let names = unwound.map(Definition::Unwound).into_iter().chain(names);
@@ -193,7 +193,7 @@ impl Finish<'_> {
         let Recorded { pinned, stacks, mut summary, losses, mut costs, priority, .. } = recorded;
         // Until this function's end.
         let _priority = priority;
-        let unwinding = Unwinding { stacks, statistics: &mut summary.statistics };
+        let unwinding = Unwinding { stacks, summary: &mut summary };
         match self.name_and_write(&draft, pinned, unwinding, &mut costs, timings) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);

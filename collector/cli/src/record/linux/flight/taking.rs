@@ -205,7 +205,7 @@ impl Snapshots {
             };
             let unwinding = Unwinding {
                 stacks: std::mem::take(&mut recorded.stacks),
-                statistics: &mut recorded.summary.statistics,
+                summary: &mut recorded.summary,
             };
             let pinned = std::mem::take(&mut recorded.pinned);
             naming.name(pinned, unwinding, &mut Timings::start())?;
