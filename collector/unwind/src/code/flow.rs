@@ -259,6 +259,30 @@ impl ControlFlow {
                     .is_some_and(|next| next.kind == InstructionKind::Padding))
     }
 
+    /// Of each call: whether it is taken for one that does not return for where it ends only, and so
+    /// is each other call of what it calls.
+    pub(super) fn last_by_place_alone(&self) -> Vec<bool> {
+        let is_by_place = |number: usize| {
+            let next = number + 1;
+            self.instructions[number].end().is_multiple_of(FUNCTION_ALIGNMENT)
+                && self.is_target.get(next).is_some_and(|is_target| !is_target)
+                && self.instructions[next].kind != InstructionKind::Padding
+        };
+        let is_last = (0..self.instructions.len()).filter(|number| self.is_last[*number]);
+        let called = |number: usize| match self.instructions[number].flow {
+            Flow::Call(to) => to,
+            _ => None,
+        };
+        let others: FxHashSet<u64> =
+            is_last.filter(|number| !is_by_place(*number)).filter_map(called).collect();
+        (0..self.instructions.len())
+            .map(|number| {
+                let is_other = called(number).is_some_and(|to| others.contains(&to));
+                self.is_last[number] && is_by_place(number) && !is_other
+            })
+            .collect()
+    }
+
     /// Whether a function may begin with the instruction: it is called, or nothing leads there and
     /// it lies where compilers let functions begin.
     pub(super) fn may_begin(&self, number: usize) -> bool {

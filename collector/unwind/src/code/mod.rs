@@ -253,12 +253,13 @@ impl<'c> Analysis<'c> {
 
     /// Such calls do return if what follows is as deep as they are: by what is known of both, or if
     /// the code that leads to the call begins a function then. Where a function begins, the stack
-    /// is as deep as at no call.
+    /// is as deep as at no call: so where nothing but the call's place speaks against it, they do,
+    /// too, if only then the calls that follow have the stack that they must have.
     fn relate_by_calls(&mut self) {
-        let mut firsts = self.firsts();
+        let (mut firsts, mut calls) = (self.firsts(), self.aligned_calls());
+        let is_last_by_place = self.flow.last_by_place_alone();
         for number in (0..self.flow.instructions.len()).rev() {
-            let next = self.flow.following(number).filter(|_| self.flow.is_last[number]);
-            let Some((next, depth)) = next.and_then(|next| Some((next, self.depths.value(next)?)))
+            let Some(next) = self.flow.following(number).filter(|_| self.flow.is_last[number])
             else {
                 continue;
             };
@@ -267,12 +268,37 @@ impl<'c> Analysis<'c> {
                 None => firsts[set].and_then(|first| self.depths.difference(first, number)),
                 known => known,
             };
-            if known == Some(depth) && is_depth_of_call(depth) {
+            let Some(depth) = known.filter(|depth| is_depth_of_call(*depth)) else { continue };
+            let returns = match (self.depths.value(next), calls[next_set]) {
+                (Some(behind), _) => behind == depth,
+                (None, Some(call)) if is_last_by_place[number] => {
+                    let further = self.depths.difference(next, call);
+                    further.is_some_and(|further| is_depth_of_call(depth + further))
+                }
+                (None, _) => false,
+            };
+            if returns {
                 self.flow.is_last[number] = false;
                 self.depths.relate(number, next, 0);
-                firsts[self.depths.set_of(number)] = firsts[set].or(firsts[next_set]);
+                let both = self.depths.set_of(next);
+                firsts[both] = firsts[set].or(firsts[next_set]);
+                calls[both] = calls[set].or(calls[next_set]);
             }
         }
+    }
+
+    /// Of each set of depths: one of its calls, if all of them have a stack that is aligned alike.
+    fn aligned_calls(&mut self) -> Vec<Option<usize>> {
+        let count = self.flow.instructions.len();
+        let (mut calls, mut is_other) = (vec![None; count], vec![false; count]);
+        for number in (0..count).filter(|number| self.flow.is_call(*number)) {
+            let set = self.depths.set_of(number);
+            let first = *calls[set].get_or_insert(number);
+            let apart = self.depths.difference(first, number);
+            is_other[set] |= apart.is_none_or(|apart| apart % CALL_ALIGNMENT != 0);
+        }
+        let aligned = calls.into_iter().zip(is_other);
+        aligned.map(|(call, is_other)| call.filter(|_| !is_other)).collect()
     }
 
     fn relate_by_frame_pointer(&mut self, sources: &[FrameSource]) {

@@ -110,6 +110,18 @@ fn behind_a_call_that_does_not_return_begins_another_function() {
 }
 
 #[test]
+fn a_call_at_the_end_of_16_bytes_returns_if_only_then_the_next_ones_stack_is_aligned() {
+    const CLC: &[u8] = &[0xf8];
+    let begin = [SUB_RSP_8, XOR_EAX_EAX, XOR_EAX_EAX, XOR_EAX_EAX, CLC, CALL_ELSEWHERE];
+    // As musl's first function: neither call of it is followed by a way to its end.
+    let goes_on = [&begin[..], &[XOR_EAX_EAX, CALL_RAX, HLT]].concat();
+    assert_eq!((words(&goes_on, 6), words(&goes_on, 7)), (Some(2), Some(2)));
+    // Another function, which makes room for what it calls.
+    let others = [&begin[..], &[SUB_RSP_8, CALL_RAX, HLT]].concat();
+    assert_eq!((words(&others, 6), words(&others, 7)), (Some(1), Some(2)));
+}
+
+#[test]
 fn a_thread_begins_where_clone_makes_its_frame_pointer_0() {
     let over = jne((XOR_EBP_EBP.len() + POP_RDI.len() + CALL_RAX.len() + HLT.len()) as u8);
     let code = [SYSCALL, TEST_EAX_EAX, &over, XOR_EBP_EBP, POP_RDI, CALL_RAX, HLT, RET];
