@@ -157,14 +157,17 @@ fn native() -> Vec<Program> {
         // Its own functions have tables; musl's have none, nor frame pointers.
         Program::new("C, musl", &["musl-gcc -static -O2 -o program SRC/plain.c"])
             .entered_by(&["main"]),
+        // Its library is stripped as a rule: what leads from it to the program's beginning is read
+        // from code that has no names.
+        Program::new("C, musl, dynamic", &["musl-gcc -O2 -o program SRC/plain.c"])
+            .with_roots(&["_start", "libc"]),
         Program::new(
             "C without tables",
             &["cc -O2 -fno-asynchronous-unwind-tables -fno-unwind-tables -fomit-frame-pointer \
                -o program SRC/plain.c -pthread"],
         ),
         Program::new("C, frames", &["cc -O2 -o program SRC/frames.c -pthread"]),
-        Program::new("trampolines", &["cc -O2 -o program SRC/trampolines.c -pthread"])
-            .calling_others(),
+        trampolines(),
         Program::new(VECTORS, &["cc -O2 -mavx2 -o program SRC/vectors.c -pthread"]),
         Program::new("C++", &["c++ -O2 -o program SRC/objects.cc -pthread"])
             .with_chains(&[Chain::numbered('f', "")])
@@ -175,6 +178,14 @@ fn native() -> Vec<Program> {
             .with_chains(&[Chain::numbered('f', "")])
             .calling_others(),
     ]
+}
+
+/// Between its functions is code that no file has.
+fn trampolines() -> Program {
+    let make: &[&str] = &["cc -O2 -o program SRC/trampolines.c -pthread"];
+    let mut program = Program::new("trampolines", make).calling_others();
+    program.known.between = "[anonymous]";
+    program
 }
 
 fn libraries() -> Vec<Program> {

@@ -49,6 +49,8 @@ pub(crate) struct KnownStacks {
     pub(crate) handler: &'static str,
     /// What runs in the place of any function of the chain, as interpreters do.
     pub(crate) stand_in: &'static str,
+    /// How frames begin that may lie between any two, of code that no file has.
+    pub(crate) between: &'static str,
     /// Code without unwind information: between its first instructions a function has no frame yet,
     /// and its caller may be missing.
     pub(crate) has_no_tables: bool,
@@ -349,6 +351,9 @@ impl KnownStacks {
         let mut awaited = Awaited::Anything;
         let mut has_chain = false;
         for (index, label) in labels.iter().enumerate() {
+            if !self.between.is_empty() && label.starts_with(self.between) {
+                continue;
+            }
             let stands_in = !self.stand_in.is_empty() && label == self.stand_in;
             if let Awaited::Function(function) = awaited
                 && !names(label, function)
