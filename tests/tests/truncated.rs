@@ -122,14 +122,18 @@ fn in_every_format_the_outermost_frame_of_a_cut_stack_says_so() {
         ("Firefox", exported(firefox).finish().unwrap()),
         ("text", exported(TextExporter::new(Vec::new())).finish().unwrap()),
     ];
-    let mark = b"[truncated: no code above]";
+    let mark = b"[truncated: more frames than are recorded]";
     for (format, file) in files {
         assert!(file.windows(mark.len()).any(|part| part == mark), "{format}");
     }
     let tracy = exported(TracyExporter::new(Vec::new())).finish().unwrap();
     let file = tracy_reader::read(&tracy).unwrap();
     let mut stacks = (1..=file.callstacks.len() as u32).map(|index| file.stack_names(index));
-    assert!(stacks.any(|names| names == ["leaf", "outer", "[truncated: no code above]"]), "Tracy");
+    assert!(
+        stacks
+            .any(|names| names == ["leaf", "outer", "[truncated: more frames than are recorded]"]),
+        "Tracy"
+    );
 }
 
 #[test]
