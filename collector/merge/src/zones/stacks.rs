@@ -55,7 +55,8 @@ impl WrittenStack {
             StackEnding::NoUnwindInformation => Some(StackCut::NoUnwindInformation),
             StackEnding::Unreadable => Some(StackCut::Unreadable),
             StackEnding::UnusableInformation => Some(StackCut::UnusableInformation),
-            StackEnding::TooDeep | StackEnding::Other => Some(StackCut::Frames),
+            StackEnding::TooDeep => Some(StackCut::TooDeep),
+            StackEnding::Other => Some(StackCut::Unknown),
         }
     }
 }
@@ -84,7 +85,7 @@ impl ProgramStacks {
         }
         let (addresses, mut cut) = (&stack.addresses[..], stack.cut());
         if addresses.len() > MAX_FRAMES {
-            cut = Some(StackCut::Frames);
+            cut = Some(StackCut::TooDeep);
         }
         let addresses = &addresses[..addresses.len().min(MAX_FRAMES)];
         let defined = code.return_addresses(pid, at, addresses, cut)?;
