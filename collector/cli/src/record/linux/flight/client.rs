@@ -77,6 +77,14 @@ pub(crate) struct SnapshotArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo syscollect status
+  sudo syscollect status --json | jq .reach_ns
+
+JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
+holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
+peak_bytes, snapshots, writing, failed (how many of each), missing.")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
@@ -87,6 +95,12 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo syscollect stop
+  sudo syscollect snapshot && sudo syscollect stop   what it holds is written before it goes
+
+Snapshots that are being written are completed.")]
 pub(crate) struct StopArgs {
     #[command(flatten)]
     socket: SocketArgs,
