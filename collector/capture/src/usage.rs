@@ -47,7 +47,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Peak resident memory of this process, bytes, since it began or [`forget_peak`] was called.
+/// Peak resident memory of this process, bytes, since it began or the peak was last forgotten.
 pub fn peak_memory() -> u64 {
     let status = FixedPath::new("/proc/self/status").read_to_string().unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
