@@ -357,7 +357,7 @@ impl TraceBuffer {
         self.changed.notify_all();
     }
 
-    /// Records lost here and, by [`drain_to`], on the disk, by lane and cause.
+    /// Records lost here and, by [`drain_to`](crate::drain_to), on the disk, by lane and cause.
     pub fn losses(&self) -> Vec<(Lane, LossCause, u64)> {
         self.lock()
             .losses
