@@ -19,8 +19,8 @@ use syscollect_etl::session::Facts;
 use syscollect_exporters::OverwrittenTime;
 use syscollect_model::{
     CalendarTime, ClockSource, CpuClock, Event, Exporter, Loss, LossCause, LossOrigin,
-    OperatingSystem, RecorderSummary, SampleEvent, Shortfall, StackOrigin, Tables, Time, bytes,
-    duration, grouped, records_overwritten,
+    OperatingSystem, RecorderSummary, SampleEvent, Shortfall, SnapshotMark, StackOrigin, Tables,
+    Time, bytes, duration, grouped, records_overwritten,
 };
 use syscollect_playback::{EventType, Played, Recording};
 use syscollect_store::KeptFile;
@@ -203,6 +203,9 @@ struct RecordingReport {
     sample_event: SampleEvent,
     stacks: Vec<StackOrigin>,
     filter_pids: Vec<u32>,
+    /// Why it was taken, of a snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<SnapshotMark>,
     notes: Vec<String>,
 }
 
@@ -280,6 +283,7 @@ impl Report {
                 sample_event: info.sample_event.clone(),
                 stacks: info.stacks.clone(),
                 filter_pids: info.filter_pids.clone(),
+                snapshot: info.snapshot.clone(),
                 notes: info.notes.clone(),
             },
             kept_files: session.kept_files(),
@@ -310,6 +314,11 @@ impl Report {
                 "Recorder",
                 format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")),
             ),
+        }
+        if let Some(SnapshotMark { reason, .. }) = &self.recording.snapshot {
+            let of = "of a recording that went on";
+            let words = if reason.is_empty() { of.to_owned() } else { format!("{of}: {reason}") };
+            add_line(&mut text, "Snapshot", words);
         }
         add_line(&mut text, "Machine", self.machine_text());
         add_line(&mut text, "Duration", self.duration_text());
