@@ -60,8 +60,8 @@ unsafe impl Sync for OwnStack {}
 static STACK: OwnStack = OwnStack(core::cell::UnsafeCell::new([0; OWN_STACK]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What a handler is told.
-struct Told {
+/// What the kernel hands to a handler of signals.
+struct SignalArguments {
     signal: c_int,
     info: *mut libc::siginfo_t,
     context: *mut c_void,
@@ -70,10 +70,10 @@ struct Told {
 unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // Of threads that crash together one is written, and of a crash within this none.
     if crate::enabled() && !TAKEN.swap(true, Ordering::Acquire) {
-        let mut told = Told { signal, info, context };
+        let mut arguments = SignalArguments { signal, info, context };
         let top = STACK.0.get().cast::<u8>().wrapping_add(OWN_STACK);
         // SAFETY: the stack was nobody's, and `record` gets what it expects.
-        unsafe { arch::call_on_stack(top, record, (&raw mut told).cast()) };
+        unsafe { arch::call_on_stack(top, record, (&raw mut arguments).cast()) };
         TAKEN.store(false, Ordering::Release);
     }
     // SAFETY: as above.
@@ -83,11 +83,11 @@ unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context
 /// Writes the crash; the stack begins where the signal struck, so the handler's frames are not in
 /// it.
 #[cold]
-unsafe extern "C" fn record(told: *mut c_void) {
+unsafe extern "C" fn record(arguments: *mut c_void) {
     // SAFETY: `on_crash` gives what the kernel gave it: with SA_SIGINFO both are there.
     let (signal, info, context) = unsafe {
-        let told = &*told.cast::<Told>();
-        (told.signal, &*told.info, &*told.context.cast::<libc::ucontext_t>())
+        let arguments = &*arguments.cast::<SignalArguments>();
+        (arguments.signal, &*arguments.info, &*arguments.context.cast::<libc::ucontext_t>())
     };
     let registers = Registers::interrupted(context);
     let mut addresses = [0; MAX_ADDRESSES];

@@ -353,7 +353,7 @@ impl Begin {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{RecordOptions, Recording};
     use std::time::Instant;
@@ -362,9 +362,10 @@ mod tests {
     use syscollect_store::{CaptureReader, Chunk, ChunkHeader};
 
     const CHUNKS: u64 = 4000;
-    const LANE: Lane = Lane::new(LaneKind::Sched, 1);
+    pub(crate) const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
-    fn chunk(number: u64) -> Chunk {
+    /// The `number`th chunk of that lane, of two records.
+    pub(crate) fn chunk(number: u64) -> Chunk {
         let header = ChunkHeader {
             lane: LANE,
             sequence: number,

@@ -157,27 +157,12 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::tests::{LANE, chunk};
     use crate::{RecordOptions, Recording};
-    use syscollect_model::{Lane, LaneKind, StopReason};
-    use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader};
+    use syscollect_model::StopReason;
+    use syscollect_store::{BufferMode, CaptureReader};
 
-    const LANE: Lane = Lane::new(LaneKind::Sched, 1);
     const CHUNKS: u64 = 100;
-
-    fn chunk(number: u64) -> Chunk {
-        let header = ChunkHeader {
-            lane: LANE,
-            sequence: number,
-            first: Ticks(number),
-            last: Ticks(number),
-            current_tid: 0,
-            stride: 8,
-            records_before: 2 * number,
-            records: 2,
-            length: 16,
-        };
-        Chunk { header, data: [number.to_le_bytes(), number.to_le_bytes()].concat() }
-    }
 
     fn recording() -> Recording {
         let options = RecordOptions {

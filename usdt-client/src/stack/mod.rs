@@ -20,7 +20,7 @@ use self::expression::NoValue;
 use self::memory::Memory;
 use self::module::Module;
 use self::row_cache::SimpleRow;
-use self::rules::{Found, Frame, Row, Rule};
+use self::rules::{FoundRow, Frame, Row, Rule};
 use crate::arch::registers::{self, FOLLOWED, FRAME, INSTRUCTION, Registers, STACK};
 use syscollect_zone_protocol::StackEnding;
 
@@ -30,7 +30,7 @@ pub(crate) const MAX_ADDRESSES: usize = 127;
 const MAX_FRAME: u64 = 1 << 20;
 
 /// How a walk is going.
-enum Step {
+enum WalkStep {
     /// There is a caller, whose registers are the walk's now.
     Caller,
     /// The walk ends here.
@@ -64,7 +64,7 @@ impl<'a> Stack<'a> {
 
     fn fill(&mut self, walk: &mut Walk) {
         loop {
-            if let Step::End(ending) = walk.step() {
+            if let WalkStep::End(ending) = walk.step() {
                 self.ending = ending;
                 return;
             }
@@ -114,13 +114,13 @@ impl Walk {
     }
 
     /// Finds the caller.
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> WalkStep {
         let address = self.registers.instruction().wrapping_sub((!self.is_exact).into());
         if self.remembers
             && let Some(row) = row_cache::find(address)
             && self.go_on(row).is_some()
         {
-            return Step::Caller;
+            return WalkStep::Caller;
         }
         if !self.module.is_some_and(|module| module.contains(address)) {
             self.module = Module::at(address);
@@ -128,7 +128,7 @@ impl Walk {
         let Some(module) = self.module else { return self.without_table() };
         let mut row = Row::new();
         match row.find(&module, address) {
-            Found::Row => {
+            FoundRow::Row => {
                 if self.remembers
                     && let Some(row) = SimpleRow::of(&row)
                     && row_cache::is_lasting(&module)
@@ -137,8 +137,8 @@ impl Walk {
                 }
                 self.by_row(&module, &row)
             }
-            Found::Unusable => Step::End(StackEnding::UnusableInformation),
-            Found::Nothing => self.without_table(),
+            FoundRow::Unusable => WalkStep::End(StackEnding::UnusableInformation),
+            FoundRow::Nothing => self.without_table(),
         }
     }
 
@@ -164,21 +164,21 @@ impl Walk {
         Some(())
     }
 
-    fn by_row(&mut self, module: &Module, row: &Row) -> Step {
+    fn by_row(&mut self, module: &Module, row: &Row) -> WalkStep {
         let stack = self.registers.stack();
         match self.leave(module, row) {
-            Ok(true) if self.registers.instruction() == 0 => Step::End(StackEnding::Start),
+            Ok(true) if self.registers.instruction() == 0 => WalkStep::End(StackEnding::Start),
             // Frames lie one above the other, but for a signal's, which may be elsewhere.
             Ok(true) if !row.is_signal && self.registers.stack() <= stack => {
-                Step::End(StackEnding::UnusableInformation)
+                WalkStep::End(StackEnding::UnusableInformation)
             }
             Ok(true) => {
                 self.is_exact = row.is_signal;
-                Step::Caller
+                WalkStep::Caller
             }
-            Ok(false) => Step::End(StackEnding::Start),
-            Err(NoValue::Unreadable) => Step::End(StackEnding::Unreadable),
-            Err(NoValue::Unusable) => Step::End(StackEnding::UnusableInformation),
+            Ok(false) => WalkStep::End(StackEnding::Start),
+            Err(NoValue::Unreadable) => WalkStep::End(StackEnding::Unreadable),
+            Err(NoValue::Unusable) => WalkStep::End(StackEnding::UnusableInformation),
         }
     }
 
@@ -242,7 +242,7 @@ impl Walk {
     }
 
     /// The caller of code that no table describes, by its frame pointer.
-    fn without_table(&mut self) -> Step {
+    fn without_table(&mut self) -> WalkStep {
         let stack = self.registers.stack();
         // What a signal interrupted may have no frame: what was called by a wrong pointer has none.
         if core::mem::take(&mut self.is_exact)
@@ -252,22 +252,22 @@ impl Walk {
             self.registers.keep();
             self.registers.set(INSTRUCTION, address);
             self.registers.set(STACK, stack.wrapping_add(8));
-            return Step::Caller;
+            return WalkStep::Caller;
         }
         match self.registers.get(FRAME) {
             // The first function of a thread has none, among those that have any.
-            Some(0) => Step::End(StackEnding::Start),
+            Some(0) => WalkStep::End(StackEnding::Start),
             Some(frame) if frame.wrapping_sub(stack) < MAX_FRAME => {
                 let words = (self.memory.word(frame), self.memory.word(frame.wrapping_add(8)));
                 match words {
                     (Some(outer), Some(address)) if is_behind_call(address) => {
                         self.registers.go_on(address, frame.wrapping_add(16), Some(outer));
-                        Step::Caller
+                        WalkStep::Caller
                     }
-                    _ => Step::End(StackEnding::NoUnwindInformation),
+                    _ => WalkStep::End(StackEnding::NoUnwindInformation),
                 }
             }
-            _ => Step::End(StackEnding::NoUnwindInformation),
+            _ => WalkStep::End(StackEnding::NoUnwindInformation),
         }
     }
 }

@@ -60,7 +60,7 @@ struct Common {
 
 /// What is at an address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundRow {
     /// No table says anything of it.
     Nothing,
     /// What a table says cannot be used.
@@ -90,8 +90,8 @@ impl Row {
     }
 
     /// Becomes the rules at an address of that file.
-    pub(crate) fn find(&mut self, module: &Module, address: u64) -> Found {
-        let Some(mut function) = module.description(address) else { return Found::Nothing };
+    pub(crate) fn find(&mut self, module: &Module, address: u64) -> FoundRow {
+        let Some(mut function) = module.description(address) else { return FoundRow::Nothing };
         let found = (|| {
             let place = function.address();
             let back = function.u32()?;
@@ -99,7 +99,7 @@ impl Row {
             let start = function.pointer(common.pointers)?;
             let size = function.pointer(common.pointers & 0x0f)?;
             if !(start..start.checked_add(size)?).contains(&address) {
-                return Some(Found::Nothing);
+                return Some(FoundRow::Nothing);
             }
             if common.has_augmentation {
                 let length = function.unsigned()?;
@@ -107,9 +107,9 @@ impl Row {
             }
             self.is_signal = common.is_signal;
             common.run(module, function, address - start, self)?;
-            Some(Found::Row)
+            Some(FoundRow::Row)
         })();
-        found.unwrap_or(Found::Unusable)
+        found.unwrap_or(FoundRow::Unusable)
     }
 }
 

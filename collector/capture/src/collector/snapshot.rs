@@ -15,6 +15,9 @@ use crate::usage::{cpu_time, peak_memory, program_time};
 
 /// Losses are told apart by when they came as far as this many changes reach back.
 const CHANGES_MAX: usize = 4096;
+/// Stacks as they lay in memory that are kept for later snapshots, of up to 30 KiB each: whoever
+/// asks for one after the other makes the recorder keep no more.
+const STACKS_MAX: usize = 2048;
 
 /// What snapshots need that the trace buffer does not keep.
 #[derive(Default)]
@@ -31,6 +34,15 @@ impl SnapshotHistory {
     /// that go: events that refer to them are about to be overwritten.
     pub(super) fn stacks_begun_anew(&mut self, stacks: StacksInMemory) {
         self.stacks = stacks;
+    }
+
+    /// Stacks that came since the last snapshot stay for later ones; where they become too many,
+    /// those of before go.
+    fn keep_stacks(&mut self, new: StacksInMemory) {
+        if self.stacks.len() + new.len() > STACKS_MAX {
+            self.stacks.clear();
+        }
+        self.stacks.extend(new);
     }
 
     /// That much was lost so far.
@@ -71,7 +83,8 @@ impl Collector {
         self.drain(true);
         self.note_losses();
         self.collect_missing();
-        self.keep_stacks_in_memory();
+        let new = self.take_stacks_in_memory();
+        self.history.keep_stacks(new);
         let buffer = self.output.sink.buffer();
         let reach = last.unwrap_or(Duration::MAX).min(buffer.reach());
         let now = Instant::now();
@@ -97,10 +110,23 @@ impl Collector {
             stacks: self.history.stacks.clone(),
         }
     }
+}
 
-    /// Those that came since they were last taken stay for later snapshots.
-    fn keep_stacks_in_memory(&mut self) {
-        let new = self.take_stacks_in_memory();
-        self.history.stacks.extend(new);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::StackCopy;
+    use syscollect_model::{Lane, LaneKind};
+
+    #[test]
+    fn snapshot_after_snapshot_keeps_no_more_stacks_than_there_may_be() {
+        let mut history = SnapshotHistory::default();
+        let lane = Lane::new(LaneKind::SampleStack, 0);
+        for batch in 0..100 {
+            let ids = batch * 100..(batch + 1) * 100;
+            history.keep_stacks(ids.map(|id| ((lane, id), StackCopy::default())).collect());
+            assert!(history.stacks.len() <= STACKS_MAX);
+        }
+        assert!(history.stacks.contains_key(&(lane, 9_999)), "the newest are there");
     }
 }
