@@ -13,7 +13,7 @@ use syscollect_store::{BufferMode, Chunk, Definition, LaneEnd, Producer, TraceBu
 
 use crate::fair_queue::payer_of;
 use crate::fold::TaskFold;
-use crate::tee::{Tee, Teed};
+use crate::tee::Tee;
 
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
 /// refers to them is undecodable in later files, which readers count.
@@ -117,22 +117,21 @@ impl ChunkSink {
         Self { tee, ..self }
     }
 
-    /// Whether somebody is told of what is recorded.
-    pub(crate) fn has_tee(&self) -> bool {
-        self.tee.is_some()
+    /// Who is told of what is recorded.
+    pub(crate) fn tee(&self) -> Option<&Tee> {
+        self.tee.as_ref()
     }
 
     fn copy_to_tee(&self, chunk: &Chunk) {
         if let Some(tee) = &self.tee {
-            // Who does not listen any more is not told.
-            let _ = tee.send(Teed::Chunk(chunk.clone()));
+            tee.chunk(chunk);
         }
     }
 
     /// No record of before these ticks comes any more.
     pub(crate) fn nothing_before(&self, ticks: Ticks) {
         if let Some(tee) = &self.tee {
-            let _ = tee.send(Teed::NothingBefore(ticks));
+            tee.nothing_before(ticks);
         }
     }
 

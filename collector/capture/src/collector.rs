@@ -27,7 +27,8 @@ use crate::probes::MappedFiles;
 use crate::readings::Readings;
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
-use crate::tee::Rounds;
+use crate::stage::Flush;
+use crate::tee::Tee;
 use crate::unwind::{RefusedTables, StacksInMemory};
 
 pub(crate) use file_change::{FileStart, RotationLimits};
@@ -72,6 +73,8 @@ pub(crate) struct Collector {
     pub(crate) file: FileStart,
     /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
     attached: Instant,
+    /// How long records wait for company.
+    flush: Flush,
 }
 
 /// What is read and followed beside the sources.
@@ -190,6 +193,7 @@ impl Collector {
     }
 
     fn new(sources: Vec<Box<dyn Source>>, clock_source: ClockSource, output: Output) -> Self {
+        let flush = output.sink.tee().map_or(Flush::USUAL, Tee::flush);
         Self {
             sources,
             clock_source,
@@ -205,6 +209,7 @@ impl Collector {
             periodic_work_at: None,
             file: FileStart::of_the_first(),
             attached: Instant::now(),
+            flush,
         }
     }
 
@@ -232,10 +237,10 @@ impl Collector {
     pub(crate) fn run(mut self) -> EndedRecording {
         go_first();
         let mut pace = SleepPace::new();
-        let mut rounds = self.output.sink.has_tee().then(Rounds::default);
+        let mut rounds = self.output.sink.tee().map(Tee::rounds);
         while !self.output.shared.stop.load(Ordering::Acquire) {
             let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
-            pace.emptied(began, self.drain(false));
+            pace.emptied(began, self.drain(self.flush));
             if let Some(rounds) = &mut rounds
                 && let Some(ticks) = rounds.emptied(began, ticks, Instant::now())
             {
@@ -259,13 +264,13 @@ impl Collector {
     /// Reads clocks and counters, notes losses, and has stacks sent anew, from the first event on.
     fn do_periodic_work(&mut self) {
         self.periodic_work_at = Some(Instant::now());
-        self.read_machine(false);
+        self.read_machine(self.flush);
         self.note_losses();
         self.ask_for_lost_stacks();
         self.ask_for_new_stacks();
     }
 
-    pub(crate) fn drain(&mut self, all: bool) -> f64 {
+    pub(crate) fn drain(&mut self, flush: Flush) -> f64 {
         let now = ticks_now(self.clock_source);
         let Self { sources, output, machine, .. } = self;
         let mut out = Drained {
@@ -277,13 +282,13 @@ impl Collector {
                 }
             },
         };
-        sources.iter_mut().map(|source| source.drain(now, all, &mut out)).fold(0.0, f64::max)
+        sources.iter_mut().map(|source| source.drain(now, flush, &mut out)).fold(0.0, f64::max)
     }
 
-    pub(crate) fn read_machine(&mut self, all: bool) {
+    pub(crate) fn read_machine(&mut self, flush: Flush) {
         let Some(machine) = &mut self.machine else { return };
         machine.readings.read();
-        machine.readings.flush(all, &mut |chunk| self.output.push(chunk));
+        machine.readings.flush(flush, &mut |chunk| self.output.push(chunk));
     }
 
     /// CPUs that came up since the last look are recorded too; the events of
@@ -343,7 +348,7 @@ impl Collector {
         buffer.begin_stacks_anew();
         self.sources.iter_mut().for_each(|source| source.restate());
         // Events that refer to stacks of before have been written by now.
-        self.drain(true);
+        self.drain(Flush::All);
         buffer.stacks_begun_anew();
         let stacks = self.take_stacks_in_memory();
         self.history.stacks_begun_anew(stacks);
@@ -405,8 +410,8 @@ impl Collector {
         shared.begins(EndingPhase::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
         shared.begins(EndingPhase::Draining);
-        self.drain(true);
-        self.read_machine(true);
+        self.drain(Flush::All);
+        self.read_machine(Flush::All);
         self.note_losses();
         let at = Instant::now();
         shared.begins(EndingPhase::Noting);

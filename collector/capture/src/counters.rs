@@ -1,4 +1,4 @@
-//! Counters that are polled: CPU usage, memory, power.
+//! Counters that are polled: CPU usage, memory, power, pressure stalls.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,6 +16,7 @@ pub(crate) struct Counters {
     stat: Option<File>,
     memory: Option<File>,
     power: Vec<PowerZone>,
+    pressures: Vec<Pressure>,
     cpus: u32,
     last_usage: Vec<Option<CpuTimes>>,
     buffer: Vec<u8>,
@@ -36,9 +37,30 @@ struct PowerZone {
     last: Option<(u64, u64)>,
 }
 
-/// Numbers of the counters: CPU n is n, then memory, then the power zones.
+/// What the kernel says of a resource in /proc/pressure (5.2, `CONFIG_PSI`): for how long some task
+/// waited for it.
+struct Pressure {
+    counter: u64,
+    name: &'static str,
+    file: File,
+    last: Option<Reading>,
+}
+
+/// A total that only grows, and when it was read.
+#[derive(Clone, Copy)]
+struct Reading {
+    total: u64,
+    nanoseconds: u64,
+}
+
+/// Numbers of the counters: CPU n is n, then memory, then pressure, then the power zones.
 const MEMORY: u64 = 1 << 16;
-const POWER: u64 = MEMORY + 1;
+const PRESSURE: u64 = 1 << 17;
+const POWER: u64 = 1 << 18;
+
+/// Files of /proc/pressure, and what counters of them are called.
+const PRESSURES: [(&str, &str); 3] =
+    [("cpu", "CPU pressure"), ("memory", "Memory pressure"), ("io", "I/O pressure")];
 
 impl Counters {
     /// Opens what can be read on this machine.
@@ -47,6 +69,7 @@ impl Counters {
             stat: FixedPath::below(root, "proc/stat").open().ok(),
             memory: FixedPath::below(root, "proc/meminfo").open().ok(),
             power: power_zones(root),
+            pressures: pressures(root),
             cpus,
             last_usage: vec![None; cpus as usize],
             buffer: vec![0; 64 << 10],
@@ -63,7 +86,11 @@ impl Counters {
             .iter()
             .zip(POWER..)
             .map(|(zone, n)| definition(n, &format!("Power {}", zone.name), Unit::Watts, None));
-        cpus.chain([memory]).chain(power).collect()
+        let pressures = self
+            .pressures
+            .iter()
+            .map(|pressure| definition(pressure.counter, pressure.name, Unit::Percent, None));
+        cpus.chain([memory]).chain(pressures).chain(power).collect()
     }
 
     /// Reads everything once and hands a record for each value to `sink`.
@@ -90,6 +117,15 @@ impl Counters {
             let used = kilobytes(text, "MemTotal").saturating_sub(kilobytes(text, "MemAvailable"));
             sink(record(ticks, MEMORY, (used * 1024) as f64));
         }
+        for pressure in &mut self.pressures {
+            let text = read(Some(&pressure.file), &mut self.buffer);
+            let Some(total) = text.and_then(stalled_for) else { continue };
+            let now = Reading { total, nanoseconds };
+            if let Some(percent) = pressure.last.replace(now).and_then(|last| last.share_until(now))
+            {
+                sink(record(ticks, pressure.counter, percent));
+            }
+        }
         for (zone, counter) in self.power.iter_mut().zip(POWER..) {
             let Some(energy) =
                 read(Some(&zone.energy), &mut self.buffer).and_then(|t| t.trim().parse().ok())
@@ -100,6 +136,16 @@ impl Counters {
                 sink(record(ticks, counter, watts));
             }
         }
+    }
+}
+
+impl Reading {
+    /// How much of the time until `now`, in percent, was stalled; totals are microseconds.
+    fn share_until(self, now: Self) -> Option<f64> {
+        let elapsed =
+            now.nanoseconds.checked_sub(self.nanoseconds).filter(|elapsed| *elapsed > 0)?;
+        let stalled = now.total.saturating_sub(self.total) as f64 * 1e3;
+        Some((stalled / elapsed as f64 * 100.0).min(100.0))
     }
 }
 
@@ -131,6 +177,23 @@ fn power_zones(root: &Path) -> Vec<PowerZone> {
         .collect();
     zones.sort_by(|a, b| a.name.cmp(&b.name));
     zones
+}
+
+fn pressures(root: &Path) -> Vec<Pressure> {
+    let numbered = PRESSURES.into_iter().zip(PRESSURE..);
+    let opened = numbered.filter_map(|((file, name), counter)| {
+        let file = FixedPath::below(&root.join("proc/pressure"), file).open().ok()?;
+        // Where pressure is not accounted for (`psi=0`), the file is there and cannot be read.
+        read(Some(&file), &mut [0; 256]).and_then(stalled_for)?;
+        Some(Pressure { counter, name, file, last: None })
+    });
+    opened.collect()
+}
+
+/// For how long some task was stalled, microseconds: `total=` of the line `some`.
+fn stalled_for(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
 /// The file from its start, as far as the buffer goes.
@@ -179,6 +242,9 @@ mod tests {
         write(root.path(), "sys/class/powercap/intel-rapl:0/name", "package-0\n");
         write(root.path(), "sys/class/powercap/intel-rapl:0/energy_uj", "900\n");
         write(root.path(), "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000\n");
+        let stalled = |total| format!("some avg10=0.00 total={total}\nfull avg10=0.00 total=7\n");
+        write(root.path(), "proc/pressure/io", &stalled(1_000));
+        write(root.path(), "proc/pressure/cpu", "");
         let mut counters = Counters::open(root.path(), 2);
         let names: Vec<_> =
             counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
@@ -192,8 +258,10 @@ mod tests {
             "cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 200 0 0 0 0 0 0\n",
         );
         write(root.path(), "sys/class/powercap/intel-rapl:0/energy_uj", "100\n");
+        write(root.path(), "proc/pressure/io", &stalled(1_025));
         let second = polled(&mut counters, 100_000);
-        assert_eq!(second, [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (POWER, 2.0)]);
+        let io = PRESSURE + 2;
+        assert_eq!(second, [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (io, 25.0), (POWER, 2.0)]);
     }
 
     fn write(root: &Path, path: &str, text: &str) {

@@ -102,7 +102,7 @@ pub use recorded::Recorded;
 pub use recording::{Progress, Recording};
 pub use snapshots::{Held, SnapshotOrder, SnapshotTaker};
 pub use support::{Capability, Machine, support};
-pub use tee::{Tee, Teed};
+pub use tee::{Tee, Teed, Watched};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use unwind::{StackCopy, StacksInMemory};

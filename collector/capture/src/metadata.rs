@@ -31,6 +31,7 @@ use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
 use crate::sleepers::{SleeperStacks, SleepersMemory};
 use crate::source::Observed;
+use crate::stage::Flush;
 use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 use relisting::Relisting;
@@ -661,7 +662,8 @@ impl<'a> MetadataRecorder<'a> {
     fn push_batches(&mut self, longest: Duration) {
         let is_due = self.last_batch.elapsed() >= longest;
         let sink = self.sink;
-        self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| sink.push(chunk));
+        let flush = if is_due { Flush::All } else { Flush::USUAL };
+        self.sleepers.flush(flush, ticks_now(self.clock), &mut |chunk| sink.push(chunk));
         if is_due {
             self.last_batch = Instant::now();
         }

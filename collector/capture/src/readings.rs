@@ -8,7 +8,7 @@ use syscollect_store::{Chunk, CounterDefinition};
 
 use crate::clock::{clock_record, read_clocks, ticks_now};
 use crate::counters::Counters;
-use crate::stage::Stage;
+use crate::stage::{Flush, Stage};
 
 /// The collector's own two lanes.
 pub(crate) struct Readings {
@@ -51,11 +51,11 @@ impl Readings {
             .poll(ticks, nanoseconds, &mut |record| data.extend_from_slice(record.as_bytes()));
     }
 
-    /// Passes on what is worth a chunk, or with `all` everything.
-    pub(crate) fn flush(&mut self, all: bool, sink: &mut dyn FnMut(Chunk)) {
+    /// Passes on what is worth a chunk, as `flush` says.
+    pub(crate) fn flush(&mut self, flush: Flush, sink: &mut dyn FnMut(Chunk)) {
         let now = ticks_now(self.source);
         for stage in [&mut self.clock, &mut self.counter] {
-            if all || stage.is_due() {
+            if stage.is_due(flush) {
                 stage.flush(now, |_| 0, sink);
             }
         }

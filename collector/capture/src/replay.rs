@@ -8,6 +8,7 @@ use syscollect_store::{Chunk, LaneLoss};
 
 use crate::error::CaptureError;
 use crate::source::{Drained, Source};
+use crate::stage::Flush;
 
 /// Chunks at a time: as a real source, it delivers in portions.
 const CHUNKS_PER_DRAIN: usize = 8;
@@ -32,8 +33,8 @@ impl Source for Replay {
         Ok(())
     }
 
-    fn drain(&mut self, _now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
-        let portion = if all { usize::MAX } else { CHUNKS_PER_DRAIN };
+    fn drain(&mut self, _now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
+        let portion = if flush.is_all() { usize::MAX } else { CHUNKS_PER_DRAIN };
         self.chunks.by_ref().take(portion).for_each(&mut *out.chunk);
         if self.chunks.len() > 0 { 1.0 } else { 0.0 }
     }

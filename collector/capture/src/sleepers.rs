@@ -35,7 +35,7 @@ use crate::memory::number_of_line;
 use crate::priority::PriorityBoost;
 use crate::shares::Pool;
 use crate::snapshot;
-use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
+use crate::stage::{CHUNK_BYTES, Flush, Stage, count_stacks};
 use crate::unwind::{StackCopy, StacksInMemory};
 
 const PROGRAM: &str = "sleeping_tasks";
@@ -379,9 +379,9 @@ impl SleeperStacks {
         stacks.insert(key, StackCopy::new(user, memory));
     }
 
-    /// Hands what was recorded to `sink`, if that is much or `all`.
-    pub(crate) fn flush(&mut self, all: bool, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
-        if all || self.stage.is_due() {
+    /// Hands what was recorded to `sink`, as far as `flush` says.
+    pub(crate) fn flush(&mut self, flush: Flush, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+        if self.stage.is_due(flush) {
             self.stage.flush(now, count_stacks, sink);
         }
     }
@@ -459,7 +459,7 @@ mod tests {
         ids.sort_by_key(|(_, user)| *user);
         assert!(ids.windows(2).all(|two| two[0].1 != two[1].1), "each has a user stack: {ids:?}");
         let mut chunks = Vec::new();
-        stacks.flush(true, Ticks(9), &mut |chunk| chunks.push(chunk));
+        stacks.flush(Flush::All, Ticks(9), &mut |chunk| chunks.push(chunk));
         assert_eq!(chunks.iter().map(|chunk| chunk.header.records).sum::<u32>(), 2);
         stacks.room = Pool::new(THREAD_BYTES);
         let mut sleep = KnownSleep::default();

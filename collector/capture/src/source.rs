@@ -6,6 +6,7 @@ use syscollect_model::{Mapping, SessionInfo, Ticks};
 use syscollect_store::{Chunk, LaneLoss, Producer};
 
 use crate::error::CaptureError;
+use crate::stage::Flush;
 use crate::unwind::StacksInMemory;
 
 /// A source of records. The collector drains all sources in turn, on one thread.
@@ -16,9 +17,9 @@ pub(crate) trait Source: Send {
     /// Records on a CPU that came up, too.
     fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError>;
 
-    /// Moves what is there into chunks; with `all` nothing stays waiting for
-    /// company. Returns how full the fullest lane was, 0 to 1.
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64;
+    /// Moves what is there into chunks, and passes on what of them `flush` says. Returns how full
+    /// the fullest lane was, 0 to 1.
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64;
 
     /// The recording goes on in another file soon: what is said once in a while is to be said anew
     /// from now on.

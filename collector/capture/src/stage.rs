@@ -9,9 +9,34 @@ use syscollect_store::{Chunk, ChunkHeader};
 
 /// Bytes at which a chunk is full. LZ4 looks back 64 KiB.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// Records wait at most this long for others to share a chunk with; what waits
-/// is lost if the collector is killed.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// What of the records that wait for others to share a chunk with is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// What fills a chunk, or waited for so long; what waits is lost if the collector is killed.
+    After(Duration),
+    /// Everything that is there, whatever shares users have.
+    All,
+}
+
+impl Flush {
+    /// What is written to a file.
+    pub(crate) const USUAL: Self = Self::After(Duration::from_millis(500));
+    /// Where somebody waits for what happens now.
+    pub(crate) const WATCHED: Self = Self::After(Duration::from_millis(40));
+
+    /// Whether nothing stays waiting.
+    pub(crate) fn is_all(self) -> bool {
+        self == Self::All
+    }
+
+    /// How long records may wait.
+    pub(crate) fn longest_wait(self) -> Duration {
+        match self {
+            Self::After(wait) => wait,
+            Self::All => Duration::ZERO,
+        }
+    }
+}
 
 /// The chunk of one lane that is being filled.
 pub(crate) struct Stage {
@@ -49,9 +74,9 @@ impl Stage {
     }
 
     /// Whether what waits should go on now.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self, flush: Flush) -> bool {
         self.data.len() >= CHUNK_BYTES
-            || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
+            || (!self.data.is_empty() && self.since.elapsed() >= flush.longest_wait())
     }
 
     /// Hands what waits to `sink`, in chunks of at most [`CHUNK_BYTES`] (or one
@@ -177,7 +202,7 @@ mod tests {
     fn much_waiting_becomes_several_chunks_of_whole_records() {
         let mut stage = Stage::new(Lane::new(LaneKind::Sample, 0), 24);
         stage.data().extend(std::iter::repeat_n(0, 24 * 10_000));
-        assert!(stage.is_due());
+        assert!(stage.is_due(Flush::USUAL));
         let mut lengths = Vec::new();
         stage.flush(Ticks(0), |_| 0, &mut |chunk| lengths.push(chunk.data.len()));
         assert!(lengths.iter().all(|length| length % 24 == 0 && *length <= CHUNK_BYTES));

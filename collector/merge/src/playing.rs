@@ -9,7 +9,7 @@ use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
-use crate::snapshot_mark::emit_snapshot_mark;
+use crate::snapshot_mark::PendingMark;
 use crate::source::{Source, SourceItem};
 use crate::sources::Sources;
 use crate::zones::decoder::Zones;
@@ -30,6 +30,8 @@ pub struct Playing<'a> {
     pub(crate) engine: Engine<'a>,
     pub(crate) decoders: Decoders,
     pub(crate) sources: Sources,
+    /// Why a snapshot was taken, if that is yet to come.
+    mark: PendingMark,
 }
 
 impl<'a> Playing<'a> {
@@ -61,7 +63,8 @@ impl<'a> Playing<'a> {
         };
         let mut engine = Engine::new(parts, &history.initial, output);
         engine.sink.tally.records = known.definition_records;
-        Self { engine, decoders, sources }
+        let mark = PendingMark::of(engine.tables.machine(engine.machine));
+        Self { engine, decoders, sources, mark }
     }
 
     /// Gives back what is known, for another play.
@@ -189,6 +192,9 @@ impl<'a> Playing<'a> {
 
     #[inline]
     fn item(&mut self, source: usize, ticks: u64, taken: SourceItem) -> Result<(), Stopped> {
+        if self.mark.is_due(ticks) {
+            self.mark.emit(&mut self.engine)?;
+        }
         self.engine.present.advance(ticks);
         let (lane, lent) = self.sources.lent(source);
         self.decoders.on(&mut self.engine, lane, taken, lent)?;
@@ -202,7 +208,7 @@ impl<'a> Playing<'a> {
     pub(crate) fn end(&mut self) -> Result<(Played, Losses), Stopped> {
         let losses = &mut self.engine.source.losses;
         self.sources.decoders().for_each(|decoder| losses.not_decoded(decoder));
-        emit_snapshot_mark(&mut self.engine)?;
+        self.mark.emit(&mut self.engine)?;
         self.decoders.close(&mut self.engine)?;
         let unshown_failures = self.decoders.tracepoints.gpu.jobs.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.sink.played() };

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use syscollect_capture::{RecordOptions, Recording, Stacks, Teed};
+use syscollect_capture::{RecordOptions, Recording, Stacks, Tee, Teed};
 use syscollect_merge::{Session, play_live};
 use syscollect_model::{
     Event, Exporter, ProcessId, Scope, StackId, StopReason, Tables, ThreadId, Time, TrackId,
@@ -29,7 +29,7 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     let options = RecordOptions {
         sample_rate_hz: 199,
         stacks: Stacks { samples: true, offcpu: true, wakers: true, ..Stacks::default() },
-        tee: Some(tee),
+        tee: Some(Tee::to_play(tee)),
         ..RecordOptions::default()
     };
     let over = Arc::new(AtomicBool::new(false));

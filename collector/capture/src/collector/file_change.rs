@@ -16,6 +16,7 @@ use syscollect_store::{Definition, LaneLoss};
 
 use super::Collector;
 use crate::files::{FileEnd, losses_since};
+use crate::stage::Flush;
 use crate::usage::{cpu_time, peak_memory, program_time};
 
 /// No file is shorter than this because of its size: each begins with what is known of all
@@ -87,12 +88,12 @@ impl Collector {
     }
 
     fn next_file(&mut self) {
-        self.read_machine(true);
-        self.drain(true);
+        self.read_machine(Flush::All);
+        self.drain(Flush::All);
         self.output.sink.begin_overlap();
         self.sources.iter_mut().for_each(|source| source.restate());
-        self.read_machine(true);
-        self.drain(true);
+        self.read_machine(Flush::All);
+        self.drain(Flush::All);
         self.note_losses();
         self.collect_missing();
         self.describe_again();

@@ -10,6 +10,7 @@ use super::Collector;
 use crate::clock::ticks_now;
 use crate::files::losses_since;
 use crate::snapshot_requests::{SnapshotParts, SnapshotRequest};
+use crate::stage::Flush;
 use crate::unwind::StacksInMemory;
 use crate::usage::{cpu_time, peak_memory, program_time};
 
@@ -79,8 +80,8 @@ impl Collector {
     }
 
     fn snapshot(&mut self, last: Option<Duration>) -> SnapshotParts {
-        self.read_machine(true);
-        self.drain(true);
+        self.read_machine(Flush::All);
+        self.drain(Flush::All);
         self.note_losses();
         self.collect_missing();
         let new = self.take_stacks_in_memory();

@@ -30,6 +30,7 @@ use crate::priority::{PriorityBoost, go_first};
 use crate::probes::{ManagerInbox, ProbeSource, Setup, UprobeKeeper};
 use crate::readings::Readings;
 use crate::source::Source;
+use crate::stage::Flush;
 use crate::support::lacking_for_names;
 use crate::tracepoints::{self, EventKeeper, TracepointSource};
 use crate::unwind::UnwindTables;
@@ -131,7 +132,7 @@ impl Collector {
         go_first();
         let mut pace = SleepPace::new();
         while !is_over.load(Ordering::Acquire) {
-            pace.emptied(Instant::now(), self.drain(false));
+            pace.emptied(Instant::now(), self.drain(Flush::USUAL));
             if self.is_periodic_work_due() {
                 self.do_periodic_work();
             }
@@ -269,7 +270,7 @@ impl Output {
     /// Clock readings come first in the file: without them nothing has a time, however early the
     /// recorder is killed or the disk is full.
     fn begin_recording(&self, readings: &mut Readings, session: &SessionInfo) {
-        readings.flush(true, &mut |chunk| self.push(chunk));
+        readings.flush(Flush::All, &mut |chunk| self.push(chunk));
         self.define(&Definition::Session(Box::new(session.clone())));
         self.define(&Definition::Counters(readings.definitions()));
     }

@@ -16,7 +16,7 @@ use syscollect_store::{Chunk, LaneLoss, LostRecord};
 use crate::error::CaptureError;
 use crate::lane::{LaneMemory, RecordSize};
 use crate::mapped_map::MappedMap;
-use crate::stage::{Stage, count_stacks};
+use crate::stage::{Flush, Stage, count_stacks};
 
 /// The maps that are lanes, in the order in which they are drained: events
 /// before the stacks they refer to, so that no event is seen without its stack.
@@ -94,22 +94,22 @@ impl Lanes {
             .for_each(|lane| lane.memory.set_clock_base(base));
     }
 
-    /// Moves what the lanes hold into chunks; with `all` nothing stays waiting
-    /// for company. Returns how full the fullest lane was, 0 to 1.
-    pub(super) fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
+    /// Moves what the lanes hold into chunks; those that `flush` says go
+    /// on. Returns how full the fullest lane was, 0 to 1.
+    pub(super) fn drain(&mut self, now: Ticks, flush: Flush, sink: &mut dyn FnMut(Chunk)) -> f64 {
         let mut fullest: f64 = 0.0;
         for lane in &mut self.lanes {
             fullest = fullest.max(lane.memory.fill(lane.tail));
             lane.collect();
         }
-        if !all && !self.lanes.iter().any(|lane| lane.stage.is_due()) {
+        if !flush.is_all() && !self.lanes.iter().any(|lane| lane.stage.is_due(flush)) {
             return fullest;
         }
         // Stacks first: in the file, too, they come before what refers to them.
         for lane in self.lanes.iter_mut().filter(|lane| lane.size == RecordSize::Stacks) {
             lane.stage.flush(now, count_stacks, sink);
         }
-        for lane in self.lanes.iter_mut().filter(|lane| all || lane.stage.is_due()) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.stage.is_due(flush)) {
             lane.stage.flush(now, count_stacks, sink);
         }
         fullest

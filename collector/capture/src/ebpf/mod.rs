@@ -31,6 +31,7 @@ use crate::kernel_types::kernel_types;
 use crate::memory::{LaneBytes, MemoryPlan};
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
+use crate::stage::Flush;
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 pub(crate) use known_stacks::forget_ids;
 use lanes::Lanes;
@@ -260,9 +261,9 @@ impl Source for EbpfSource {
         self.sample(cpu)
     }
 
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         let stacks = self.stack_memory.as_mut().map_or(0.0, StackMemoryRing::drain);
-        self.lanes.drain(now, all, out.chunk).max(stacks)
+        self.lanes.drain(now, flush, out.chunk).max(stacks)
     }
 
     fn take_stacks_in_memory(&mut self) -> StacksInMemory {

@@ -15,7 +15,7 @@ use super::poll::{Poll, PolledCounters};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::source::{Drained, Source};
-use crate::stage::Stage;
+use crate::stage::{Flush, Stage};
 
 /// Drivers are asked this often.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -158,12 +158,12 @@ impl Source for GpuClients {
         Ok(())
     }
 
-    fn drain(&mut self, _now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, _now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         while let Ok(reported) = self.reported.try_recv() {
             self.take(reported, out);
         }
         let until = Instant::now() + LONGEST_GOODBYE;
-        while all && self.stop.is_none() {
+        while flush.is_all() && self.stop.is_none() {
             match self.reported.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(reported) => self.take(reported, out),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -210,24 +210,24 @@ mod tests {
         let (mut chunks, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
         let is_asking = source.missing().is_empty();
         while is_asking && Instant::now() < until {
-            drain(&mut source, false, &mut chunks);
+            drain(&mut source, Flush::USUAL, &mut chunks);
             if chunks.len() >= 2 {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         source.detach(&[]);
-        drain(&mut source, true, &mut chunks);
+        drain(&mut source, Flush::All, &mut chunks);
         (chunks, source.missing)
     }
 
-    fn drain(source: &mut GpuClients, all: bool, chunks: &mut Vec<Chunk>) {
+    fn drain(source: &mut GpuClients, flush: Flush, chunks: &mut Vec<Chunk>) {
         let mut out = Drained {
             chunk: &mut |chunk| chunks.push(chunk),
             of_programs: &mut Vec::new(),
             observe: &mut |_| (),
         };
-        source.drain(Ticks(0), all, &mut out);
+        source.drain(Ticks(0), flush, &mut out);
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let began = Instant::now();
         source.drain(
             Ticks(0),
-            true,
+            Flush::All,
             &mut Drained { chunk: &mut |_| (), of_programs: &mut Vec::new(), observe: &mut |_| () },
         );
         assert!(began.elapsed() < 5 * LONGEST_GOODBYE);

@@ -13,7 +13,7 @@ use super::event::PerfEvent;
 use super::ring::PerfRing;
 use crate::error::CaptureError;
 use crate::source::{Drained, Observed, Source};
-use crate::stage::Stage;
+use crate::stage::{Flush, Stage};
 
 /// Pages of each CPU's ring: some 1,500 mappings between two polls.
 const RING_PAGES: usize = 64;
@@ -167,12 +167,12 @@ impl Source for MappingRings {
         })
     }
 
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         self.shares.renew();
         let (mut scratch, mut observed, mut fullest) = (Vec::new(), Vec::new(), 0.0f64);
         for entry in &mut self.cpus {
             fullest = fullest.max(entry.collect(&mut self.shares, &mut scratch, &mut observed));
-            if all || entry.stage.is_due() {
+            if entry.stage.is_due(flush) {
                 entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
             }
         }

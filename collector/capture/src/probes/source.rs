@@ -26,6 +26,7 @@ use crate::error::CaptureError;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
+use crate::stage::Flush;
 use crate::zones::ZoneNotice;
 
 /// Bytes of each CPU's ring buffer: what a CPU writes in the longest sleep of
@@ -235,18 +236,18 @@ impl Source for ProbeSource {
         Ok(())
     }
 
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         let mut fullest: f64 = 0.0;
         let Self { lanes, of_clients, lookups, manager, .. } = self;
         for lane in lanes {
             // What has no room stays where users have shares.
-            if !all && !out.of_programs.has_room_for_hits() {
+            if !flush.is_all() && !out.of_programs.has_room_for_hits() {
                 continue;
             }
             fullest = fullest.max(lane.fill());
             lane.drain(
                 now,
-                all,
+                flush,
                 &mut |record| {
                     let Some(hit) = ProbeRecord::from_bytes(record) else { return };
                     *of_clients |= hit.probe & OF_CLIENT != 0;

@@ -1,6 +1,6 @@
 //! A ring buffer, or what is read alike, as a lane: what is read from it becomes chunks.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, Stamp};
@@ -8,10 +8,9 @@ use syscollect_store::{Chunk, ChunkHeader};
 
 use super::{Records, Ring};
 
-use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
+use crate::stage::{CHUNK_BYTES, Flush, Stage, count_stacks};
 
 /// Records wait at most this long for others to share a chunk with.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// Chunks that are taken from a lane in one turn: what a ring of 4 MiB holds, twice.
 const MOST_CHUNKS: usize = 128;
@@ -70,12 +69,11 @@ impl<R: Records> RingLane<R> {
         self.ring.fill()
     }
 
-    /// Empties the ring into chunks, showing each record to `look`; with `all` nothing stays
-    /// waiting.
+    /// Empties the ring into chunks, showing each record to `look`, and passes on what `flush` says.
     pub(crate) fn drain(
         &mut self,
         now: Ticks,
-        all: bool,
+        flush: Flush,
         look: &mut dyn FnMut(&[u8]),
         sink: &mut dyn FnMut(Chunk),
     ) {
@@ -107,10 +105,10 @@ impl<R: Records> RingLane<R> {
             });
             let full = self.data.len() >= CHUNK_BYTES;
             let waits = !self.data.is_empty();
-            let is_due = full || (waits && (all || self.since.elapsed() >= LONGEST_WAIT));
+            let is_due = full || (waits && self.since.elapsed() >= flush.longest_wait());
             // Stacks first: in the file, too, they come before what refers to them.
             let stacks = self.stacks.as_mut();
-            if let Some(stacks) = stacks.filter(|stacks| all || is_due || stacks.is_due()) {
+            if let Some(stacks) = stacks.filter(|stacks| is_due || stacks.is_due(flush)) {
                 stacks.flush(now, count_stacks, sink);
             }
             if is_due {
@@ -188,7 +186,7 @@ mod tests {
         let records = vec![stack(10, 4), hit(10), hit(20), stack(30, 8), hit(30)];
         let mut lane = RingLane::new(LaneKind::Probe, 3, ReadyRecords(records));
         let (mut chunks, mut looked) = (Vec::new(), 0);
-        lane.drain(Ticks(100), true, &mut |_| looked += 1, &mut |chunk| chunks.push(chunk));
+        lane.drain(Ticks(100), Flush::All, &mut |_| looked += 1, &mut |chunk| chunks.push(chunk));
         assert_eq!(
             chunks.iter().map(described).collect::<Vec<_>>(),
             [(Lane::new(LaneKind::ProbeStack, 3), 2, 10), (Lane::new(LaneKind::Probe, 3), 3, 10)]
@@ -205,7 +203,7 @@ mod tests {
         let records: Vec<_> = (0..5000).map(|id| stack(u64::from(id), id * 4)).collect();
         let mut lane = RingLane::new(LaneKind::Probe, 0, ReadyRecords(records));
         let mut sizes = Vec::new();
-        lane.drain(Ticks(9000), true, &mut |_| {}, &mut |chunk| sizes.push(chunk.data.len()));
+        lane.drain(Ticks(9000), Flush::All, &mut |_| {}, &mut |chunk| sizes.push(chunk.data.len()));
         assert!(sizes.iter().all(|bytes| *bytes <= CHUNK_BYTES + 4096), "{sizes:?}");
         assert_eq!(sizes.iter().sum::<usize>(), 5000 * 32);
     }

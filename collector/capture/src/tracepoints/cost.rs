@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::{RecordOptions, Tracepoints};
 use crate::ring_buffers::{RingLane, bytes_of_each};
+use crate::stage::Flush;
 
 /// `r0 = 0; exit`.
 const EMPTY: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
@@ -102,7 +103,9 @@ impl TracepointCost {
 
     /// Events that were recorded so far; they are thrown away.
     fn recorded(&mut self) -> u64 {
-        self.lanes.iter_mut().for_each(|lane| lane.drain(Ticks(0), true, &mut |_| (), &mut |_| ()));
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| lane.drain(Ticks(0), Flush::All, &mut |_| (), &mut |_| ()));
         self.lanes.iter().map(RingLane::records).sum()
     }
 }

@@ -22,6 +22,7 @@ use crate::host::kernel_at_least;
 use crate::options::Tracepoints;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
+use crate::stage::Flush;
 
 /// Bytes of each CPU's lane: at 200,000 events of 100 bytes a second, a fifth of a second.
 pub(super) const LANE_BYTES: usize = 4 << 20;
@@ -188,9 +189,9 @@ impl Source for TracepointSource {
         Ok(())
     }
 
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
-        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, &mut |_| (), out.chunk));
+        self.lanes.iter_mut().for_each(|lane| lane.drain(now, flush, &mut |_| (), out.chunk));
         fullest
     }
 

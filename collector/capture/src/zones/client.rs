@@ -324,7 +324,7 @@ impl Client {
                 Ok(bytes) => {
                     turn.count_ring(bytes as usize);
                     ring.empty_at = (bytes == 0).then_some(turn.now);
-                    self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn.now, turn.room));
+                    self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn));
                     return bytes as f64 / RING_BYTES as f64;
                 }
                 Err(why) => {
@@ -339,7 +339,7 @@ impl Client {
                 }
             }
         } else {
-            self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn.now, turn.room));
+            self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn));
         }
         0.0
     }
@@ -352,7 +352,7 @@ impl Client {
         self.drain_counters(now, all, turn, out);
         if due {
             for lane in self.rings.iter_mut().filter_map(Ring::lane) {
-                if all || lane.is_due(turn.now, turn.room) {
+                if all || lane.is_due(turn) {
                     lane.flush(now, out.chunk);
                 }
             }
@@ -454,7 +454,7 @@ impl Client {
         let Some(lane) = &mut self.values else { return };
         // Our own items: they parse.
         let _ = pieces(&items, usize::MAX, |piece| lane.append(piece, now, out.chunk));
-        if all || lane.is_due(turn.now, turn.room) {
+        if all || lane.is_due(turn) {
             lane.flush(now, out.chunk);
         }
     }

@@ -19,7 +19,7 @@ use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::clock::ticks_now;
-use crate::stage::CHUNK_BYTES;
+use crate::stage::{CHUNK_BYTES, Flush};
 
 /// Programs of an input, and rings of each.
 const PROGRAMS: usize = 3;
@@ -209,7 +209,7 @@ impl Recorder {
             self.follower
                 .found(found, ticks_now(ClockSource::Tsc), &mut |chunk| self.chunks.push(chunk));
         }
-        self.follower.drain(all, &mut self.chunks);
+        self.follower.drain(if all { Flush::All } else { Flush::USUAL }, &mut self.chunks);
     }
 
     fn check(&self, zones: u64) {

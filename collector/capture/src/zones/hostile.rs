@@ -14,6 +14,7 @@ use super::fake::{FakeArenaOptions, FakeProgram};
 use super::tests::{Recorder, zones};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::source::ProgramChunks;
+use crate::stage::Flush;
 
 #[test]
 fn what_is_no_arena_is_not_taken() {
@@ -197,7 +198,7 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
     zones(thread, 1..4);
     recorder.take_in_found();
     let mut full = FullBuffer(Vec::new());
-    assert_eq!(recorder.follower.drain(false, &mut full), 0.0, "there is no hurry");
+    assert_eq!(recorder.follower.drain(Flush::USUAL, &mut full), 0.0, "there is no hurry");
     assert_eq!(full.0.len(), 0);
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2, 3]);
@@ -211,7 +212,7 @@ fn whose_rings_were_full_while_there_was_no_room_is_said() {
     let thread = program.thread(7001);
     recorder.notify(program.announcement(&thread));
     recorder.take_in_found();
-    recorder.follower.drain(false, &mut FullBuffer(Vec::new()));
+    recorder.follower.drain(Flush::USUAL, &mut FullBuffer(Vec::new()));
     thread.header().lost.store(5, Release);
     zones(thread, 1..4);
     recorder.drain(false);

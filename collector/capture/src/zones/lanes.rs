@@ -8,7 +8,8 @@ use syscollect_records::{Stamp, ZoneChunk, ZoneLogChunk};
 use syscollect_store::{Chunk, ChunkHeader};
 
 use super::items::Piece;
-use crate::stage::{CHUNK_BYTES, LONGEST_WAIT};
+use crate::stage::CHUNK_BYTES;
+use crate::zones::turn::TurnBudget;
 
 /// What a lane carries over from one thread to the next.
 #[derive(Clone, Copy, Default)]
@@ -75,9 +76,10 @@ impl Staged {
         }
     }
 
-    fn is_due(&self, now: Instant, room: usize) -> bool {
+    fn is_due(&self, turn: &TurnBudget) -> bool {
         let Some(since) = self.since else { return false };
-        self.data.len() >= room.min(CHUNK_BYTES) || now.duration_since(since) >= LONGEST_WAIT
+        self.data.len() >= turn.room.min(CHUNK_BYTES)
+            || turn.now.duration_since(since) >= turn.longest_wait
     }
 }
 
@@ -91,8 +93,8 @@ pub(super) struct ThreadLane {
 
 impl ThreadLane {
     /// Whether what waits should go on now, where a lane may hold back that many bytes.
-    pub(super) fn is_due(&self, now: Instant, room: usize) -> bool {
-        self.staged.is_due(now, room)
+    pub(super) fn is_due(&self, turn: &TurnBudget) -> bool {
+        self.staged.is_due(turn)
     }
 
     /// Adds items. What waits goes on first if there is no room for them, unless

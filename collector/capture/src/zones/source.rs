@@ -23,7 +23,7 @@ use crate::error::CaptureError;
 use crate::options::RecordOptions;
 use crate::shares::UserRateLimits;
 use crate::source::{Drained, ProgramChunks, Source};
-use crate::stage::CHUNK_BYTES;
+use crate::stage::{CHUNK_BYTES, Flush};
 
 /// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
 /// emptied when they are less full than lanes.
@@ -106,11 +106,11 @@ impl Source for ZoneSource {
         Ok(())
     }
 
-    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, flush: Flush, out: &mut Drained<'_>) -> f64 {
         for found in self.found.try_iter() {
             self.follower.found(found, now, out.chunk);
         }
-        self.follower.drain(all, out.of_programs)
+        self.follower.drain(flush, out.of_programs)
     }
 
     /// Threads state again what they have open.
@@ -212,13 +212,13 @@ impl Follower {
 
     /// Drains the clients, as much as a turn may cost; returns how full the fullest ring was, for
     /// the pace.
-    pub(super) fn drain(&mut self, all: bool, sink: &mut dyn ProgramChunks) -> f64 {
+    pub(super) fn drain(&mut self, flush: Flush, sink: &mut dyn ProgramChunks) -> f64 {
         let (mut fullest, mut done) = (0.0, Vec::new());
         self.shares.refill();
-        if all {
+        if flush.is_all() {
             self.clients.values_mut().for_each(Client::begin_again);
         }
-        let mut turn = TurnBudget::new(all);
+        let mut turn = TurnBudget::new(flush);
         turn.room = (self.staging / self.lanes.used().max(1)).clamp(SMALLEST_CHUNK, CHUNK_BYTES);
         self.pace.refill(turn.now);
         let Self {
@@ -241,7 +241,7 @@ impl Follower {
             let is_paced = !unpaced.contains(&producer.user);
             let may_go_on =
                 sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
-            turn.is_held_back = !all && !may_go_on;
+            turn.is_held_back = !flush.is_all() && !may_go_on;
             if turn.is_held_back {
                 held_back.insert(producer.user);
             }
@@ -269,7 +269,7 @@ impl Follower {
             }
             Some(visit)
         });
-        if all {
+        if flush.is_all() {
             clients.values_mut().for_each(Client::give_up_unfinished);
         }
         for client in done.iter().filter_map(|number| self.clients.remove(number)) {

@@ -19,6 +19,7 @@ use super::source::Follower;
 use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
+use crate::stage::Flush;
 
 /// Tests look through this process's descriptors, so they go one by one.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -111,7 +112,7 @@ impl Recorder {
 
     pub(super) fn drain(&mut self, all: bool) -> f64 {
         self.take_in_found();
-        self.follower.drain(all, &mut self.chunks)
+        self.follower.drain(if all { Flush::All } else { Flush::USUAL }, &mut self.chunks)
     }
 
     /// What the watcher found, without a turn.

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::stage::Flush;
+
 /// Rings that are looked at in a turn: two cache lines each, of which none may be at hand.
 const LOOKS: usize = 4096;
 /// Bytes that are copied in a turn: a millisecond's work, after which the lanes of the kernel are
@@ -32,6 +34,8 @@ pub(super) struct TurnBudget {
     pub(super) now: Instant,
     /// Whether everything is to be taken, and nothing stays waiting for company.
     pub(super) all: bool,
+    /// How long what was taken may wait for company.
+    pub(super) longest_wait: Duration,
     /// Whether the program that is visited has used up what it may have for now: its rings stay as
     /// they are.
     pub(super) is_held_back: bool,
@@ -44,10 +48,11 @@ pub(super) struct TurnBudget {
 
 impl TurnBudget {
     /// A turn that begins now.
-    pub(super) fn new(all: bool) -> Self {
+    pub(super) fn new(flush: Flush) -> Self {
         Self {
             now: Instant::now(),
-            all,
+            all: flush.is_all(),
+            longest_wait: flush.longest_wait(),
             is_held_back: false,
             room: usize::MAX,
             looks: LOOKS,
@@ -201,7 +206,7 @@ mod tests {
         order.add(1002, 500);
         let mut served = Vec::new();
         for _ in 0..10 {
-            order.run(&mut TurnBudget::new(false), |client, turn| {
+            order.run(&mut TurnBudget::new(Flush::USUAL), |client, turn| {
                 served.push(client);
                 // Every ring is full.
                 turn.count_ring(BYTES_OF_A_VISIT);
@@ -225,7 +230,7 @@ mod tests {
         let mut order = VisitOrder::default();
         (0..3).for_each(|client| order.add(7, client));
         let (mut served, mut again) = (Vec::new(), true);
-        order.run(&mut TurnBudget::new(false), |client, _| {
+        order.run(&mut TurnBudget::new(Flush::USUAL), |client, _| {
             served.push(client);
             let unfinished = client == 0 && std::mem::take(&mut again);
             Some(if unfinished { VisitOutcome::Unfinished } else { VisitOutcome::Finished })
@@ -238,9 +243,10 @@ mod tests {
         let mut order = VisitOrder::default();
         (0..3).for_each(|client| order.add(7, client));
         let mut visits = [0; 3];
-        let mut turn = TurnBudget::new(false);
+        let mut turn = TurnBudget::new(Flush::USUAL);
         for _ in 0..50 {
-            turn = TurnBudget { now: turn.now + IDLE_PROGRAM / 10, ..TurnBudget::new(false) };
+            turn =
+                TurnBudget { now: turn.now + IDLE_PROGRAM / 10, ..TurnBudget::new(Flush::USUAL) };
             order.run(&mut turn, |client, _| {
                 visits[client as usize] += 1;
                 [Some(VisitOutcome::Finished), Some(VisitOutcome::Idle), None][client as usize]
