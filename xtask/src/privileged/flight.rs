@@ -14,7 +14,7 @@ use syscollect_store::{CaptureReader, Definition};
 use super::context::{Context, DAEMON, NOBODY, finish, number, signal, text, until, wait};
 
 /// A recorder that runs.
-struct Flight<'a> {
+pub(super) struct Flight<'a> {
     context: &'a Context,
     socket: PathBuf,
     recorder: Child,
@@ -23,9 +23,19 @@ struct Flight<'a> {
 impl<'a> Flight<'a> {
     /// Starts one that listens there, and whose snapshots without a file go there.
     fn start(context: &'a Context, socket: &Path, folder: &Path) -> Result<Self> {
+        Self::start_with(context, socket, folder, &[])
+    }
+
+    /// The same with more options.
+    pub(super) fn start_with(
+        context: &'a Context,
+        socket: &Path,
+        folder: &Path,
+        options: &[&str],
+    ) -> Result<Self> {
         let mut command = context.command(&["flight", "--buffer", "32M", "--freq", "99"]);
         command.args(["--stacks", "samples,off-cpu,wakers", "--group", &DAEMON.to_string()]);
-        command.arg("--socket").arg(socket).arg("--folder").arg(folder);
+        command.arg("--socket").arg(socket).arg("--folder").arg(folder).args(options);
         let recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut flight = Self { context, socket: socket.to_path_buf(), recorder };
         let answers = until("the flight recorder to answer", || {
@@ -44,14 +54,14 @@ impl<'a> Flight<'a> {
         command
     }
 
-    fn status(&self) -> Result<Value> {
+    pub(super) fn status(&self) -> Result<Value> {
         let output = finish(&mut self.ask(&["status", "--json"]))?;
         ensure!(output.status.success(), "{}", output.stderr);
         Ok(serde_json::from_str(&output.stdout)?)
     }
 
     /// Ends it as whoever asks does.
-    fn stop(self) -> Result<()> {
+    pub(super) fn stop(self) -> Result<()> {
         let asked = finish(&mut self.ask(&["stop"]))?;
         ensure!(asked.status.success(), "stop: {}", asked.stderr);
         let output = wait(self.recorder)?;

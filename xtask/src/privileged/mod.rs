@@ -60,6 +60,7 @@ pub(crate) mod semaphores;
 mod starts;
 mod survival;
 mod tracefs;
+mod triggers;
 mod unwinding;
 mod unwinding_eviction;
 mod unwinding_leaves;
@@ -124,6 +125,7 @@ const TESTS: &[Test] = &[
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
     test!("flight", flight::flight),
+    test!("triggers", triggers::triggers, needs "user_probes"),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),

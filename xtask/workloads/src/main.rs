@@ -38,6 +38,7 @@ mod ping_pong;
 mod probed;
 mod renames;
 mod stacks;
+mod stall;
 mod system;
 mod timers;
 mod unwound;
@@ -61,7 +62,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      renames SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
-                     new-stacks PROCESSES SECONDS | same-stack SECONDS | \
+                     new-stacks PROCESSES SECONDS | same-stack SECONDS | stall WHAT SIZE | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
                      unwound SECONDS | large-frame TIMES | probed CALLS | hits-long|hits-short SECONDS | leaves SECONDS | \
                      visiting FOLDER SECONDS | hostile \
@@ -149,6 +150,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["new-stacks", processes, seconds] => {
             new_stacks::run(number(processes)?, number(seconds)?)?;
         }
+        ["stall", what, size] => stall::run(what, number(size)?)?,
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
         ["hits-long", seconds] => hits::run_long(number(seconds)?)?,
         ["hits-short", seconds] => hits::run_short(number(seconds)?)?,

@@ -1,6 +1,6 @@
 //! `syscollect snapshot`, `status` and `stop`: what is asked of a flight recorder.
 
-use super::message::{Answer, MOST_REASON, Request, SOCKET, Status};
+use super::message::{Answer, MOST_REASON, Request, SOCKET, Status, TriggerReport};
 use crate::convert::{self, NamingScope};
 use crate::escape::{print, print_json, printable};
 use crate::format::{self, Format};
@@ -27,6 +27,7 @@ use syscollect_model::{bytes, duration, grouped};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::PinnedFiles;
+use syscollect_triggers::TriggerStatus;
 
 /// How long an answer may take; a snapshot is written and named meanwhile.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
@@ -84,7 +85,8 @@ Examples:
 
 JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
 holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
-peak_bytes, snapshots, writing, failed (how many of each), missing.")]
+peak_bytes, snapshots, writing, failed (how many of each), missing, triggers (each
+with its name, text, events, fired, paused and limited; unwatched_chunks).")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
@@ -238,8 +240,35 @@ fn text(status: &Status) -> String {
             status.snapshots, status.writing, status.failed
         ),
     ];
+    lines.extend(triggers(&status.triggers));
     lines.extend(status.missing.iter().map(|note| printable(note)));
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// A line for each trigger.
+fn triggers(report: &TriggerReport) -> Vec<String> {
+    let line = |status: &TriggerStatus| {
+        let TriggerStatus { name, text, events, fired, paused, limited } = status;
+        let mut line = format!(
+            "trigger {}: {}: {} events, {} snapshots",
+            printable(name),
+            printable(text),
+            grouped(*events),
+            grouped(*fired)
+        );
+        for (count, what) in [(paused, "within its pause"), (limited, "beyond its limit")] {
+            if *count > 0 {
+                line.push_str(&format!(", {} {what}", grouped(*count)));
+            }
+        }
+        line
+    };
+    let mut lines: Vec<String> = report.triggers.iter().map(line).collect();
+    if report.unwatched_chunks > 0 {
+        let chunks = grouped(report.unwatched_chunks);
+        lines.push(format!("{chunks} chunks of records came too fast to be watched for triggers"));
+    }
+    lines
 }
 
 /// Sends a request and waits for its answer.

@@ -1,6 +1,7 @@
 //! What is asked of a flight recorder, and what it answers: JSON, one message each.
 
 use serde::{Deserialize, Serialize};
+use syscollect_triggers::TriggerStatus;
 
 /// Where it listens, unless another place is asked for.
 pub(super) const SOCKET: &str = "/run/syscollect.sock";
@@ -76,4 +77,16 @@ pub(crate) struct Status {
     pub(super) failed: u64,
     /// What this machine lacks.
     pub(super) missing: Vec<String>,
+    /// What its triggers saw.
+    pub(super) triggers: TriggerReport,
+}
+
+/// What triggers saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TriggerReport {
+    /// Each as it is now.
+    pub(super) triggers: Vec<TriggerStatus>,
+    /// Chunks of records that nobody could look at in time.
+    pub(super) unwatched_chunks: u64,
 }

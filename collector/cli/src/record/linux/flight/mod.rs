@@ -7,6 +7,8 @@ mod message;
 mod notify;
 mod options;
 mod taking;
+mod trigger_args;
+mod watching;
 
 pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
 pub(crate) use options::FlightArgs;
@@ -16,6 +18,7 @@ use super::{System, TICK};
 use crate::confine;
 use crate::owner::Owner;
 use crate::signals::{self, Stop, StopEvent};
+use crate::usage::usage;
 use anyhow::{Context, Result};
 use control::{Asked, ControlSocket};
 use message::{Answer, Request, Status};
@@ -27,9 +30,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
-use syscollect_capture::{Recording, cpu_time, peak_memory};
+use syscollect_capture::{Recording, SnapshotOrder, cpu_time, peak_memory};
 use syscollect_model::{SnapshotMark, StopReason, bytes};
 use taking::{SnapshotFolder, Snapshots};
+use watching::{TriggerThread, Triggers};
 
 /// Records until it is stopped.
 pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> {
@@ -45,6 +49,8 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     let mut settings = options.recording.settings(None, program_start);
     settings.stop_asked = abandon.stop_asked();
     settings.snapshots = true;
+    let (tee, triggers) = Triggers::new(options.triggers.clone()).map_err(|error| usage(format!("{error:#}")))?.unzip();
+    settings.tee = tee;
     // What a recording writes meanwhile, its definitions, is kept in memory for snapshots.
     let nowhere = nowhere().context("cannot open /dev/null")?;
     let recorder = KernelRecorders::begin(settings, nowhere.into())?;
@@ -58,7 +64,9 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
         "syscollect: keeps the newest events in {}; `syscollect snapshot` writes them",
         bytes(options.recording.buffer_bytes as u64)
     );
-    let mut flight = Flight { options, recorder, snapshots, folder };
+    let watch = |triggers: Triggers| triggers.watch(Arc::clone(&snapshots), folder.clone());
+    let triggers = triggers.map(watch).transpose()?;
+    let mut flight = Flight { options, recorder, snapshots, folder, triggers };
     flight.until_the_end(&events, &asked, &mut notifier);
     notifier.stopping();
     abandon.writing();
@@ -92,6 +100,7 @@ struct Flight {
     recorder: Recording,
     snapshots: Arc<Snapshots>,
     folder: SnapshotFolder,
+    triggers: Option<TriggerThread>,
 }
 
 impl Flight {
@@ -107,7 +116,8 @@ impl Flight {
             match events.recv_timeout(TICK) {
                 Ok(StopEvent::Signal(Stop::User1)) => {
                     let mark = SnapshotMark { reason: "SIGUSR1".into(), ..SnapshotMark::default() };
-                    Arc::clone(&self.snapshots).take_into_folder(&self.folder, mark);
+                    let order = SnapshotOrder { last: None, mark };
+                    Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
                 }
                 Ok(_) => return,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -157,11 +167,14 @@ impl Flight {
             writing: counts.writing,
             failed: counts.failed,
             missing: self.recorder.missing().to_vec(),
+            triggers: self.triggers.as_ref().map(TriggerThread::report).unwrap_or_default(),
         }
     }
 
     /// Ends it, when snapshots are written that somebody waits for.
-    fn end(self) -> Result<ExitCode> {
+    fn end(mut self) -> Result<ExitCode> {
+        // It asks for no more.
+        self.triggers = None;
         self.snapshots.wait();
         Box::new(self.recorder).stop(StopReason::Interrupt)?;
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! The arguments of `flight`.
 
 use super::message::SOCKET;
+use super::trigger_args::TriggerArgs;
 use crate::record::backend::options::{SubjectArgs, SystemOptions};
 use crate::record::files::KeepCapture;
 use crate::record::options::{EventArgs, Options, Output};
@@ -9,6 +10,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::time::Duration;
 use syscollect_store::BufferMode;
+use syscollect_triggers::Trigger;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,11 +18,12 @@ Examples:
   sudo syscollect flight --buffer 1G --keep 60s   the last minute, if it fits into 1 GiB
   sudo syscollect flight --group perf           members of the group perf may take snapshots
   sudo syscollect flight --folder /var/lib/syscollect   where snapshots go that SIGUSR1 takes
+  sudo syscollect flight --trigger 'stall: zone request > 200ms, after 1s'   by itself
   sudo syscollect snapshot --last 20s -o slow.pftrace   what happened just now, from elsewhere
   sudo syscollect status; sudo syscollect stop
 
-Nothing is written until a snapshot is asked for: by `syscollect snapshot`, or by
-SIGUSR1, whose snapshots go into --folder. Ctrl-C, SIGTERM and `syscollect stop` end
+Nothing is written until a snapshot is asked for: by `syscollect snapshot`, by
+SIGUSR1, or by a trigger, whose snapshots go into --folder. Ctrl-C, SIGTERM and `syscollect stop` end
 it without one. Run by a service manager (systemd's Type=notify) it says when it
 records, and keeps its watchdog quiet.";
 
@@ -42,13 +45,16 @@ pub(crate) struct FlightArgs {
     #[command(flatten)]
     subject: SubjectArgs,
 
-    /// Where snapshots go that SIGUSR1 takes, as raw captures
+    /// Where snapshots go that SIGUSR1 and triggers take, as raw captures
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 
     /// How many of these are kept; older ones of this recorder are deleted
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     most: u32,
+
+    #[command(flatten)]
+    triggers: TriggerArgs,
 
     /// Members of this group may take snapshots, too, and stop it
     #[arg(long, value_name = "GROUP")]
@@ -64,6 +70,7 @@ pub(super) struct FlightOptions {
     pub(super) recording: Options,
     pub(super) folder: PathBuf,
     pub(super) most: usize,
+    pub(super) triggers: Vec<Trigger>,
     pub(super) group: Option<String>,
     pub(super) socket: PathBuf,
 }
@@ -73,7 +80,7 @@ impl FlightArgs {
     ///
     /// # Errors
     ///
-    /// When the current folder cannot be told.
+    /// When the current folder cannot be told, or a file of triggers cannot be read.
     pub(super) fn finish(self) -> Result<FlightOptions> {
         let system = SystemOptions {
             rotate: None,
@@ -103,6 +110,7 @@ impl FlightArgs {
             recording,
             folder: self.folder,
             most: self.most as usize,
+            triggers: self.triggers.all()?,
             group: self.group,
             socket: self.socket,
         })

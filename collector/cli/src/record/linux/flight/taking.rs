@@ -3,6 +3,7 @@
 use super::control::AnswerSocket;
 use super::message::Answer;
 use crate::confine;
+use crate::escape::printable;
 use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::backend::files::local_time;
@@ -141,9 +142,13 @@ impl Snapshots {
     }
 
     /// Takes one into the folder.
-    pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, mark: SnapshotMark) {
-        let (folder, reason) = (folder.clone(), mark.reason.clone());
-        let order = SnapshotOrder { last: None, mark };
+    pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, order: SnapshotOrder) {
+        let SnapshotMark { reason, trigger, .. } = &order.mark;
+        let reason = match trigger.is_empty() {
+            true => printable(reason),
+            false => format!("trigger {}: {}", printable(trigger), printable(reason)),
+        };
+        let folder = folder.clone();
         self.spawn(move |snapshots, taken| {
             match taken.and_then(|()| snapshots.publish(&order, &folder)) {
                 Ok(path) => {

@@ -1,0 +1,61 @@
+//! Triggers as they are given: options, and lines of a file.
+
+use crate::usage::usage;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use syscollect_triggers::{Trigger, read_triggers};
+
+/// The options for triggers.
+#[derive(Debug, clap::Args)]
+pub(super) struct TriggerArgs {
+    /// Take a snapshot when this happens, see below; may be given several times
+    #[arg(long = "trigger", value_name = "TRIGGER")]
+    triggers: Vec<Trigger>,
+
+    /// Read triggers from this file, one a line; # begins a comment
+    #[arg(long = "triggers", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl TriggerArgs {
+    /// All of them.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or a line of it is no trigger.
+    pub(super) fn all(self) -> Result<Vec<Trigger>> {
+        let mut all = self.triggers;
+        if let Some(file) = &self.file {
+            all.extend(of_file(file).map_err(|error| usage(format!("{error:#}")))?);
+        }
+        Ok(all)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a list that the user names")]
+fn of_file(path: &Path) -> Result<Vec<Trigger>> {
+    let read = std::fs::read_to_string(path).map_err(anyhow::Error::from);
+    let triggers = read.and_then(|text| Ok(read_triggers(&text)?));
+    triggers.map_err(|error| error.context(format!("the triggers in {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_come_from_options_and_a_file_and_an_error_says_where() {
+        let folder = tempfile::tempdir().expect("there is room for it");
+        let file = folder.path().join("triggers");
+        let args = |text: &str| {
+            std::fs::write(&file, text).expect("there is room for it");
+            let given = "stall: waiting server > 20ms".parse().expect("it is one");
+            TriggerArgs { triggers: vec![given], file: Some(file.clone()) }.all()
+        };
+        let all = args("# of the service\n\ncrashed: crash server, pause 1m\n").unwrap();
+        let names: Vec<_> = all.iter().map(|trigger| trigger.name.as_str()).collect();
+        assert_eq!(names, ["stall", "crashed"]);
+        let message = format!("{:#}", args("crash server\nwaiting for godot\n").unwrap_err());
+        assert!(message.contains("triggers") && message.contains('2'), "{message}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Triggers: what is recorded is watched while it is, and a snapshot is taken where one of them
+//! says so.
+
+use super::message::TriggerReport;
+use super::taking::{SnapshotFolder, Snapshots};
+use crate::confine;
+use crate::escape::printable;
+use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
+use syscollect_model::{LaneKind, SnapshotMark, Ticks};
+use syscollect_triggers::{Firing, Trigger, Watcher};
+
+/// How often it is looked what came: nothing wakes who watches.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Triggers that are not watched yet.
+pub(super) struct Triggers {
+    watcher: Watcher,
+    watched: Watched,
+}
+
+impl Triggers {
+    /// Those of a recording that is passed on to the tee; `None` where there are none.
+    ///
+    /// # Errors
+    ///
+    /// When one of them can never fire, or two have one name.
+    pub(super) fn new(triggers: Vec<Trigger>) -> Result<Option<(Tee, Self)>> {
+        if triggers.is_empty() {
+            return Ok(None);
+        }
+        let watcher = Watcher::new(triggers)?;
+        let wanted: Vec<LaneKind> =
+            LaneKind::ALL.into_iter().filter(|kind| watcher.wants(*kind)).collect();
+        let (tee, watched) = Tee::to_watch(move |kind| wanted.contains(&kind));
+        Ok(Some((tee, Self { watcher, watched })))
+    }
+
+    /// Begins to watch.
+    pub(super) fn watch(
+        self,
+        snapshots: Arc<Snapshots>,
+        folder: SnapshotFolder,
+    ) -> Result<TriggerThread> {
+        let shared = Arc::new(SharedState {
+            report: Mutex::new(TriggerReport {
+                triggers: self.watcher.statuses(),
+                ..TriggerReport::default()
+            }),
+            is_over: AtomicBool::new(false),
+        });
+        let watching = Watching {
+            watcher: self.watcher,
+            watched: self.watched,
+            due: Vec::new(),
+            snapshots,
+            folder,
+            shared: Arc::clone(&shared),
+        };
+        let thread = std::thread::Builder::new().name("triggers".into());
+        let thread = thread.spawn(move || watching.run()).context("cannot start a thread")?;
+        Ok(TriggerThread { shared, thread: Some(thread) })
+    }
+}
+
+/// The thread that watches; it ends when this is dropped.
+pub(super) struct TriggerThread {
+    shared: Arc<SharedState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TriggerThread {
+    /// What the triggers saw so far.
+    pub(super) fn report(&self) -> TriggerReport {
+        self.shared.report().clone()
+    }
+}
+
+impl Drop for TriggerThread {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            eprint_line!("syscollect: the thread that watched for triggers failed");
+        }
+    }
+}
+
+struct SharedState {
+    report: Mutex<TriggerReport>,
+    is_over: AtomicBool,
+}
+
+impl SharedState {
+    fn report(&self) -> MutexGuard<'_, TriggerReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Watching {
+    watcher: Watcher,
+    watched: Watched,
+    /// Causes of which the snapshot is yet to be taken.
+    due: Vec<Firing>,
+    snapshots: Arc<Snapshots>,
+    folder: SnapshotFolder,
+    shared: Arc<SharedState>,
+}
+
+impl Watching {
+    fn run(mut self) {
+        confine::to_waiting();
+        while !self.shared.is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY);
+            self.look();
+        }
+        for firing in &self.due {
+            let (name, reason) = (printable(&firing.trigger), printable(&firing.reason));
+            eprint_line!("syscollect: no snapshot of trigger {name} ({reason}): the recorder ends");
+        }
+    }
+
+    /// Looks at what came, and takes the snapshots that are due.
+    fn look(&mut self) {
+        let (mut now, mut unwatched) = (None, 0);
+        for teed in self.watched.take() {
+            match teed {
+                Teed::Chunk(chunk) => self.watcher.feed(&chunk),
+                Teed::LeftOut(lane, chunks) => {
+                    self.watcher.left_out(lane);
+                    unwatched += chunks;
+                }
+                Teed::NothingBefore(ticks) => {
+                    self.watcher.nothing_before(ticks);
+                    now = Some(ticks);
+                }
+            }
+        }
+        let fired = self.watcher.fired();
+        if now.is_some() || unwatched > 0 {
+            let mut report = self.shared.report();
+            report.triggers = self.watcher.statuses();
+            report.unwatched_chunks += unwatched;
+        }
+        self.due.extend(fired);
+        if let Some(now) = now {
+            self.take_what_is_due(now);
+        }
+    }
+
+    fn take_what_is_due(&mut self, now: Ticks) {
+        let due: Vec<Firing> = self.due.extract_if(.., |firing| firing.due <= now).collect();
+        for Firing { trigger, at, tid, reason, last, .. } in due {
+            let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
+            let order = SnapshotOrder { last, mark };
+            Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
+        }
+    }
+}

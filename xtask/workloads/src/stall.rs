@@ -1,0 +1,97 @@
+//! What a trigger is to see, and what only comes near it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use syscollect_usdt_client::{message, plot, set_thread_name, zone};
+
+use crate::instrumented::wait_for_recorder;
+use crate::system::{pin, ticks, tid};
+
+/// How long a program that marks something lives on, so that its ring is taken over.
+const AFTERWARDS: Duration = Duration::from_millis(300);
+
+/// Does one thing of a size, and says which thread did it and when it was over, in ticks.
+pub(crate) fn run(what: &str, size: u64) -> Result<()> {
+    let time = Duration::from_millis(size);
+    match what {
+        "zone" => marked(|| {
+            let _zone = zone!("request");
+            std::thread::sleep(time);
+        }),
+        "message" => marked(|| message!("alarm {size}")),
+        "plot" => marked(|| plot!("queue length", size)),
+        "blocked" => {
+            set_thread_name("sleeper");
+            std::thread::sleep(time);
+            report();
+            Ok(())
+        }
+        "starved" => starve(time),
+        "exit" => {
+            report();
+            std::process::exit(i32::try_from(size).context("no exit code")?)
+        }
+        "abort" => {
+            report();
+            std::process::abort()
+        }
+        _ => bail!("nothing called {what} can be done"),
+    }
+}
+
+fn marked(work: impl FnOnce()) -> Result<()> {
+    wait_for_recorder()?;
+    work();
+    report();
+    std::thread::sleep(AFTERWARDS);
+    Ok(())
+}
+
+/// A thread computes at the lowest priority, and another of the highest keeps it from its CPU for
+/// that time.
+fn starve(time: Duration) -> Result<()> {
+    const CPU: usize = 0;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let starved = {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || -> Result<()> {
+            set_thread_name("starved");
+            pin(CPU)?;
+            be_nice(19)?;
+            while !is_over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            report();
+            Ok(())
+        })
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    pin(CPU)?;
+    be_nice(-20)?;
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    match starved.join() {
+        Ok(ended) => ended,
+        Err(_) => bail!("the starved thread panicked"),
+    }
+}
+
+/// Of the calling thread alone, as Linux has it.
+fn be_nice(nice: libc::c_int) -> Result<()> {
+    // SAFETY: it takes numbers.
+    let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, tid() as libc::id_t, nice) };
+    if set != 0 {
+        bail!("cannot set the priority {nice}: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn report() {
+    println!(r#"{{"tid":{},"ticks":{}}}"#, tid(), ticks());
+}
