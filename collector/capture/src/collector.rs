@@ -268,6 +268,7 @@ impl Collector {
         self.note_losses();
         self.ask_for_lost_stacks();
         self.ask_for_new_stacks();
+        self.collect_missing();
     }
 
     pub(crate) fn drain(&mut self, flush: Flush) -> f64 {
@@ -377,6 +378,7 @@ impl Collector {
         self.missing.retain(|note| !taken_back.contains(note));
         for note in self.sources.iter().flat_map(|source| source.missing()) {
             if !self.missing.contains(note) && !taken_back.contains(note) {
+                self.output.shared.log.add(ticks_now(self.clock_source), note.clone());
                 self.missing.push(note.clone());
             }
         }
@@ -398,6 +400,7 @@ impl Collector {
             session.tick_rate_hz = machine.readings.tick_rate_hz();
             self.sources.iter().for_each(|source| source.describe(&mut session));
             session.notes.clone_from(&self.missing);
+            session.log = self.output.shared.log.entries();
         }
         session
     }

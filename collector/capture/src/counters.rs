@@ -1,8 +1,10 @@
-//! Counters that are polled: CPU usage, memory, power, pressure stalls.
+//! Counters that are polled: CPU usage, memory, power, pressure stalls, and what the recorder
+//! itself takes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use syscollect_model::Unit;
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
@@ -10,6 +12,7 @@ use syscollect_store::CounterDefinition;
 use syscollect_untrusted_files::FixedPath;
 
 use crate::host::kilobytes;
+use crate::usage::cpu_time;
 
 /// What is polled, and the last readings that rates need.
 pub(crate) struct Counters {
@@ -17,6 +20,7 @@ pub(crate) struct Counters {
     memory: Option<File>,
     power: Vec<PowerZone>,
     pressures: Vec<Pressure>,
+    recorder: Recorder,
     cpus: u32,
     last_usage: Vec<Option<CpuTimes>>,
     buffer: Vec<u8>,
@@ -56,7 +60,17 @@ struct Reading {
 /// Numbers of the counters: CPU n is n, then memory, then pressure, then the power zones.
 const MEMORY: u64 = 1 << 16;
 const PRESSURE: u64 = 1 << 17;
-const POWER: u64 = 1 << 18;
+const RECORDER_CPU: u64 = 1 << 18;
+const RECORDER_MEMORY: u64 = RECORDER_CPU + 1;
+const POWER: u64 = 1 << 19;
+
+/// What the recorder itself takes.
+struct Recorder {
+    cpu_time: fn() -> Duration,
+    /// /proc/self/statm, in pages.
+    memory: Option<File>,
+    last: Option<Reading>,
+}
 
 /// Files of /proc/pressure, and what counters of them are called.
 const PRESSURES: [(&str, &str); 3] =
@@ -70,6 +84,11 @@ impl Counters {
             memory: FixedPath::below(root, "proc/meminfo").open().ok(),
             power: power_zones(root),
             pressures: pressures(root),
+            recorder: Recorder {
+                cpu_time,
+                memory: FixedPath::below(root, "proc/self/statm").open().ok(),
+                last: None,
+            },
             cpus,
             last_usage: vec![None; cpus as usize],
             buffer: vec![0; 64 << 10],
@@ -90,7 +109,11 @@ impl Counters {
             .pressures
             .iter()
             .map(|pressure| definition(pressure.counter, pressure.name, Unit::Percent, None));
-        cpus.chain([memory]).chain(pressures).chain(power).collect()
+        let recorder = [
+            definition(RECORDER_CPU, "Recorder CPU", Unit::Percent, None),
+            definition(RECORDER_MEMORY, "Recorder memory", Unit::Bytes, None),
+        ];
+        cpus.chain([memory]).chain(pressures).chain(recorder).chain(power).collect()
     }
 
     /// Reads everything once and hands a record for each value to `sink`.
@@ -121,10 +144,21 @@ impl Counters {
             let text = read(Some(&pressure.file), &mut self.buffer);
             let Some(total) = text.and_then(stalled_for) else { continue };
             let now = Reading { total, nanoseconds };
-            if let Some(percent) = pressure.last.replace(now).and_then(|last| last.share_until(now))
-            {
-                sink(record(ticks, pressure.counter, percent));
+            let share = pressure.last.replace(now).and_then(|last| last.share_until(now));
+            if let Some(percent) = share {
+                // Both are read a moment apart.
+                sink(record(ticks, pressure.counter, percent.min(100.0)));
             }
+        }
+        let total = (self.recorder.cpu_time)().as_micros() as u64;
+        let now = Reading { total, nanoseconds };
+        let used = self.recorder.last.replace(now).and_then(|last| last.share_until(now));
+        if let Some(percent) = used {
+            sink(record(ticks, RECORDER_CPU, percent));
+        }
+        let resident = read(self.recorder.memory.as_ref(), &mut self.buffer).and_then(resident);
+        if let Some(bytes) = resident {
+            sink(record(ticks, RECORDER_MEMORY, bytes as f64));
         }
         for (zone, counter) in self.power.iter_mut().zip(POWER..) {
             let Some(energy) =
@@ -140,12 +174,12 @@ impl Counters {
 }
 
 impl Reading {
-    /// How much of the time until `now`, in percent, was stalled; totals are microseconds.
+    /// How much more there is `now`, in percent of the time between; totals are microseconds.
     fn share_until(self, now: Self) -> Option<f64> {
         let elapsed =
             now.nanoseconds.checked_sub(self.nanoseconds).filter(|elapsed| *elapsed > 0)?;
-        let stalled = now.total.saturating_sub(self.total) as f64 * 1e3;
-        Some((stalled / elapsed as f64 * 100.0).min(100.0))
+        let more = now.total.saturating_sub(self.total) as f64 * 1e3;
+        Some(more / elapsed as f64 * 100.0)
     }
 }
 
@@ -188,6 +222,13 @@ fn pressures(root: &Path) -> Vec<Pressure> {
         Some(Pressure { counter, name, file, last: None })
     });
     opened.collect()
+}
+
+/// Bytes of memory that a process has: the second number of statm, in pages.
+fn resident(statm: &str) -> Option<u64> {
+    // SAFETY: it takes a number, and answers with one.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    Some(statm.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()? * page)
 }
 
 /// For how long some task was stalled, microseconds: `total=` of the line `some`.
@@ -245,13 +286,17 @@ mod tests {
         let stalled = |total| format!("some avg10=0.00 total={total}\nfull avg10=0.00 total=7\n");
         write(root.path(), "proc/pressure/io", &stalled(1_000));
         write(root.path(), "proc/pressure/cpu", "");
+        write(root.path(), "proc/self/statm", "900 3 1 1 0 1 0");
         let mut counters = Counters::open(root.path(), 2);
+        counters.recorder.cpu_time = || Duration::from_millis(7);
         let names: Vec<_> =
             counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
         assert_eq!(names.last().unwrap().0, "Power package-0");
         assert_eq!(names[1], ("CPU usage".into(), Some(1)));
 
-        assert_eq!(polled(&mut counters, 0), [(MEMORY, 614_400.0)]);
+        let (taken, page) = ((RECORDER_CPU, 0.0), resident("0 1").unwrap() as f64);
+        let memory = (RECORDER_MEMORY, 3.0 * page);
+        assert_eq!(polled(&mut counters, 0), [(MEMORY, 614_400.0), memory]);
         write(
             root.path(),
             "proc/stat",
@@ -261,7 +306,9 @@ mod tests {
         write(root.path(), "proc/pressure/io", &stalled(1_025));
         let second = polled(&mut counters, 100_000);
         let io = PRESSURE + 2;
-        assert_eq!(second, [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (io, 25.0), (POWER, 2.0)]);
+        let of_machine = [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (io, 25.0)];
+        let of_recorder = [taken, memory, (POWER, 2.0)];
+        assert_eq!(second, [&of_machine[..], &of_recorder].concat());
     }
 
     fn write(root: &Path, path: &str, text: &str) {

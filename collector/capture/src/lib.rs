@@ -72,6 +72,7 @@ pub mod privileges;
 mod probes;
 mod readings;
 mod recorded;
+mod recorder_log;
 mod recording;
 mod replay;
 mod ring_buffers;

@@ -176,6 +176,7 @@ impl Recording {
             self.sink.clone(),
             self.collector.thread().clone(),
             self.began,
+            self.session.clock_source,
         )
     }
 

@@ -10,11 +10,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{RecorderSummary, SessionInfo, SnapshotMark, Ticks};
+use syscollect_model::{ClockSource, RecorderSummary, SessionInfo, SnapshotMark, Ticks};
 use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::chunk_sink::ChunkSink;
+use crate::clock::ticks_now;
 use crate::collector::Shared;
 use crate::error::CaptureError;
 use crate::files::buffer_loss;
@@ -46,6 +47,7 @@ pub struct SnapshotTaker {
     sink: Arc<ChunkSink>,
     collector: Thread,
     began: Instant,
+    clock: ClockSource,
 }
 
 /// How much of a recording is held.
@@ -63,8 +65,9 @@ impl SnapshotTaker {
         sink: Arc<ChunkSink>,
         collector: Thread,
         began: Instant,
+        clock: ClockSource,
     ) -> Self {
-        Self { shared, sink, collector, began }
+        Self { shared, sink, collector, began, clock }
     }
 
     /// Writes what the recording holds into `file`. The capture is complete then, but for the names
@@ -109,6 +112,12 @@ impl SnapshotTaker {
             costs: CostAccount::default(),
             priority: RaisedSession::default(),
         })
+    }
+
+    /// Something happened that is worth a line on the recording's own track.
+    pub fn log(&self, message: String) {
+        let clock = self.clock;
+        self.shared.log.add(ticks_now(clock), message);
     }
 
     /// How much of the recording is held.

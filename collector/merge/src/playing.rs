@@ -8,8 +8,8 @@ use crate::gpu::decoder::Tracepoints;
 use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
+use crate::recorder_marks::RecorderMarks;
 use crate::scheduling::Scheduling;
-use crate::snapshot_mark::PendingMark;
 use crate::source::{Source, SourceItem};
 use crate::sources::Sources;
 use crate::zones::decoder::Zones;
@@ -30,8 +30,8 @@ pub struct Playing<'a> {
     pub(crate) engine: Engine<'a>,
     pub(crate) decoders: Decoders,
     pub(crate) sources: Sources,
-    /// Why a snapshot was taken, if that is yet to come.
-    mark: PendingMark,
+    /// What the recorder says that is yet to come.
+    recorder: RecorderMarks,
 }
 
 impl<'a> Playing<'a> {
@@ -63,8 +63,8 @@ impl<'a> Playing<'a> {
         };
         let mut engine = Engine::new(parts, &history.initial, output);
         engine.sink.tally.records = known.definition_records;
-        let mark = PendingMark::of(engine.tables.machine(engine.machine));
-        Self { engine, decoders, sources, mark }
+        let recorder = RecorderMarks::of(engine.tables.machine(engine.machine));
+        Self { engine, decoders, sources, recorder }
     }
 
     /// Gives back what is known, for another play.
@@ -192,8 +192,8 @@ impl<'a> Playing<'a> {
 
     #[inline]
     fn item(&mut self, source: usize, ticks: u64, taken: SourceItem) -> Result<(), Stopped> {
-        if self.mark.is_due(ticks) {
-            self.mark.emit(&mut self.engine)?;
+        if self.recorder.is_due(ticks) {
+            self.recorder.emit_until(ticks, &mut self.engine)?;
         }
         self.engine.present.advance(ticks);
         let (lane, lent) = self.sources.lent(source);
@@ -208,7 +208,7 @@ impl<'a> Playing<'a> {
     pub(crate) fn end(&mut self) -> Result<(Played, Losses), Stopped> {
         let losses = &mut self.engine.source.losses;
         self.sources.decoders().for_each(|decoder| losses.not_decoded(decoder));
-        self.mark.emit(&mut self.engine)?;
+        self.recorder.emit_until(u64::MAX, &mut self.engine)?;
         self.decoders.close(&mut self.engine)?;
         let unshown_failures = self.decoders.tracepoints.gpu.jobs.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.sink.played() };

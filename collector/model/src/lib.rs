@@ -73,8 +73,8 @@ pub use on_cpu::OnCpu;
 pub use per_cpu::{MOST_CPUS, PerCpu};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
-    ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, RefusedTable, SessionInfo,
-    SnapshotMark, WorkCost,
+    ClockSource, CpuClock, CpuInfo, KernelModule, LogEntry, RecorderSummary, RefusedTable,
+    SessionInfo, SnapshotMark, WorkCost,
 };
 pub use severity::Severity;
 pub use slice::{

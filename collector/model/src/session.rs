@@ -64,6 +64,19 @@ pub struct SessionInfo {
     /// Why a snapshot was taken, where it is one of a recording that goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotMark>,
+    /// What the recorder said while it recorded, oldest first; the newest where that was much.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogEntry>,
+}
+
+/// Something that the recorder said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogEntry {
+    /// When.
+    pub at: Ticks,
+    /// What, in a sentence.
+    pub message: String,
 }
 
 /// Why and when a snapshot of a recording was taken that goes on.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::files::FileAccount;
+use crate::recorder_log::RecorderLog;
 use crate::snapshot_requests::SnapshotRequests;
 
 /// What the threads tell one another.
@@ -14,6 +15,8 @@ pub(crate) struct Shared {
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) files: Arc<FileAccount>,
+    /// What the recorder says.
+    pub(crate) log: RecorderLog,
     /// Who asks for snapshots.
     pub(crate) snapshots: SnapshotRequests,
     /// What the collector does at its end: a [`EndingPhase`].

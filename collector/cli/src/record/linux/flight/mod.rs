@@ -49,7 +49,9 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     let mut settings = options.recording.settings(None, program_start);
     settings.stop_asked = abandon.stop_asked();
     settings.snapshots = true;
-    let (tee, triggers) = Triggers::new(options.triggers.clone()).map_err(|error| usage(format!("{error:#}")))?.unzip();
+    let (tee, triggers) = Triggers::new(options.triggers.clone())
+        .map_err(|error| usage(format!("{error:#}")))?
+        .unzip();
     settings.tee = tee;
     // What a recording writes meanwhile, its definitions, is kept in memory for snapshots.
     let nowhere = nowhere().context("cannot open /dev/null")?;
