@@ -15,11 +15,11 @@ pub(crate) const MAX_DEPTH: u32 = 1 << 16;
 
 /// What an end closes, from the innermost outwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub struct End {
     /// Zones whose own end was lost.
-    pub(crate) unfinished: usize,
+    pub unfinished: usize,
     /// Then the zone that ends, if its beginning is known.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
 impl<T> Default for OpenZones<T> {

@@ -81,6 +81,41 @@ impl TracepointTable {
     }
 }
 
+/// The number in a field of a tracepoint's record, sign-extended where it is signed; `bytes` are
+/// those of the kernel's own record. `None` where it is no number, or was not kept.
+pub fn field_number(bytes: &[u8], field: &TracepointField) -> Option<u64> {
+    let start = usize::from(field.offset);
+    let bytes = bytes.get(start..start + usize::from(field.size))?;
+    if field.kind != TracepointFieldKind::Number || bytes.len() > 8 {
+        return None;
+    }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    let value = u64::from_le_bytes(word) << unused;
+    Some(if field.signed { (value as i64 >> unused) as u64 } else { value >> unused })
+}
+
+/// The string in a field of a tracepoint's record, as far as it was kept; `None` where it is none.
+pub fn field_string<'a>(bytes: &'a [u8], field: &TracepointField) -> Option<Cow<'a, str>> {
+    let (offset, size) = (usize::from(field.offset), usize::from(field.size));
+    let range = match field.kind {
+        TracepointFieldKind::Text => offset..offset + size,
+        TracepointFieldKind::TextElsewhere | TracepointFieldKind::TextRelative => {
+            let place =
+                bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
+            let base = if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
+            let start = base + (place & 0xffff) as usize;
+            start..start + (place >> 16) as usize
+        }
+        TracepointFieldKind::Number | TracepointFieldKind::Bytes => return None,
+    };
+    // A text that was not kept whole is shown as far as it was.
+    let bytes = bytes.get(range.start..range.end.min(bytes.len()))?;
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    Some(String::from_utf8_lossy(&bytes[..end]))
+}
+
 /// A record with what is known of its layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DescribedRecord<'a> {
@@ -119,39 +154,11 @@ impl<'a> DescribedRecord<'a> {
     }
 
     fn number_of(&self, field: &TracepointField) -> Option<u64> {
-        let start = usize::from(field.offset);
-        let bytes = self.bytes.get(start..start + usize::from(field.size))?;
-        if field.kind != TracepointFieldKind::Number || bytes.len() > 8 {
-            return None;
-        }
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-        let value = u64::from_le_bytes(word) << unused;
-        Some(if field.signed { (value as i64 >> unused) as u64 } else { value >> unused })
+        field_number(self.bytes, field)
     }
 
     fn text_of(&self, field: &TracepointField) -> Option<Cow<'a, str>> {
-        let (offset, size) = (usize::from(field.offset), usize::from(field.size));
-        let range = match field.kind {
-            TracepointFieldKind::Text => offset..offset + size,
-            TracepointFieldKind::TextElsewhere | TracepointFieldKind::TextRelative => {
-                let place = self
-                    .bytes
-                    .get(offset..)?
-                    .first_chunk()
-                    .map(|bytes| u32::from_le_bytes(*bytes))?;
-                let base =
-                    if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
-                let start = base + (place & 0xffff) as usize;
-                start..start + (place >> 16) as usize
-            }
-            TracepointFieldKind::Number | TracepointFieldKind::Bytes => return None,
-        };
-        // A text that was not kept whole is shown as far as it was.
-        let bytes = self.bytes.get(range.start..range.end.min(self.bytes.len()))?;
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        Some(String::from_utf8_lossy(&bytes[..end]))
+        field_string(self.bytes, field)
     }
 
     /// Its numbers that it has of these, as fields with labels.

@@ -15,24 +15,24 @@ const ONE_STACK: u64 = 8 << 20;
 
 /// Functions that are open, the outermost first.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub struct Calls {
     /// Stack pointer at the entry, and which function.
     open: Vec<(u64, u32)>,
 }
 
 impl Calls {
     /// Whether one more can be noted: a hostile capture must not fill memory.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.open.len() < MAX_DEPTH as usize
     }
 
     /// The functions that are open, the outermost first.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = u32> {
+    pub fn functions(&self) -> impl Iterator<Item = u32> {
         self.open.iter().map(|(_, function)| *function)
     }
 
     /// A function is entered; how many were left without a return before.
-    pub(crate) fn enter(&mut self, stack_pointer: u64, function: u32) -> usize {
+    pub fn enter(&mut self, stack_pointer: u64, function: u32) -> usize {
         let mut left = self.leave_below(stack_pointer);
         // The same one at the same place: the one before was left by a jump.
         let here = self.open.iter().rev().take_while(|(at, _)| *at == stack_pointer);
@@ -45,7 +45,7 @@ impl Calls {
     }
 
     /// A function ends that was entered at that stack pointer.
-    pub(crate) fn exit(&mut self, entered: u64, function: u32) -> End {
+    pub fn exit(&mut self, entered: u64, function: u32) -> End {
         match self.open.iter().rposition(|(at, of)| *at == entered && *of == function) {
             Some(index) => {
                 let unfinished = self.open.len() - index - 1;
@@ -57,7 +57,7 @@ impl Calls {
     }
 
     /// All that is open is over; how many these were.
-    pub(crate) fn clear(&mut self) -> usize {
+    pub fn clear(&mut self) -> usize {
         std::mem::take(&mut self.open).len()
     }
 

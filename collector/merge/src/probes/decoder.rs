@@ -281,7 +281,7 @@ impl ProbeSlices {
 
     fn slice(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Slice {
         let Occurrence { probe, hit, stack, .. } = at;
-        let by = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
+        let by = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?.layout));
         let (name, number) = match by {
             Some(ArgumentValue::Text(text)) => (engine.new_name(&text), None),
             Some(ArgumentValue::Unsigned(number)) => numbered(engine, probe, number.into()),
@@ -298,7 +298,7 @@ impl ProbeSlices {
         for (index, argument) in
             probe.arguments.iter().enumerate().filter(|(index, _)| Some(*index) != but)
         {
-            let value = match hit.argument(index, argument).filter(|_| !argument.repeated) {
+            let value = match hit.argument(index, argument.layout).filter(|_| !argument.repeated) {
                 Some(ArgumentValue::Text(text)) => Value::Text(text.into()),
                 Some(ArgumentValue::Unsigned(value)) => Value::Unsigned(value),
                 Some(ArgumentValue::Signed(value)) => Value::Signed(value),

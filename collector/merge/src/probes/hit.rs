@@ -1,32 +1,59 @@
 //! A hit and its arguments.
 
-use crate::probes::table::Argument;
 use std::borrow::Cow;
 use syscollect_records::{PROBE_HAS_STACK, ProbeRecord, stack_id};
+use syscollect_store::ProbeArgument;
 
-/// A hit as it was written.
+/// A hit of a probe as it was written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit<'a> {
-    pub(crate) record: ProbeRecord,
+pub struct Hit<'a> {
+    /// What stands before its arguments.
+    pub record: ProbeRecord,
     words: &'a [u8],
     strings: &'a [u8],
 }
 
+/// How a probe's argument is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgumentLayout {
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// It is a signed number.
+    pub signed: bool,
+    /// It is an IEEE number of `size` bytes.
+    pub float: bool,
+    /// `Some(true)`: a string. `Some(false)`: a number. `None`: a string where what was read looks
+    /// like one.
+    pub text: Option<bool>,
+}
+
+impl From<&ProbeArgument> for ArgumentLayout {
+    fn from(argument: &ProbeArgument) -> Self {
+        let ProbeArgument { size, signed, float, text, .. } = *argument;
+        Self { size, signed, float, text }
+    }
+}
+
 /// What an argument was.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ArgumentValue<'a> {
+pub enum ArgumentValue<'a> {
+    /// A string, as far as it was kept.
     Text(Cow<'a, str>),
+    /// A number without a sign.
     Unsigned(u64),
+    /// A signed number.
     Signed(i64),
+    /// An IEEE number.
     Float(f64),
     /// It led to something that is no text.
     Address(u64),
+    /// It could not be read.
     Unreadable,
 }
 
 impl<'a> Hit<'a> {
     /// Reads a hit; `None` where its words do not fit into it.
-    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let record = ProbeRecord::from_bytes(bytes)?;
         let behind = bytes.get(ProbeRecord::SIZE..)?;
         let (words, strings) = behind.split_at_checked(usize::from(record.arguments) * 8)?;
@@ -65,7 +92,7 @@ impl<'a> Hit<'a> {
     }
 
     /// What an argument was; `None` where the hit has no such argument.
-    pub(crate) fn argument(&self, index: usize, argument: &Argument) -> Option<ArgumentValue<'a>> {
+    pub fn argument(&self, index: usize, argument: ArgumentLayout) -> Option<ArgumentValue<'a>> {
         if index >= usize::from(self.record.arguments) {
             return None;
         }
@@ -105,7 +132,7 @@ fn is_words(bytes: &[u8]) -> bool {
             .all(|character| !character.is_control() || matches!(character, '\t' | '\n' | '\r'))
 }
 
-fn number(word: u64, argument: &Argument) -> ArgumentValue<'static> {
+fn number(word: u64, argument: ArgumentLayout) -> ArgumentValue<'static> {
     let unused = 64 - 8 * u32::from(argument.size.clamp(1, 8));
     match (argument.float, argument.signed) {
         (true, _) if argument.size == 4 => ArgumentValue::Float(f32::from_bits(word as u32).into()),
@@ -119,10 +146,9 @@ fn number(word: u64, argument: &Argument) -> ArgumentValue<'static> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use syscollect_model::StringId;
 
-    fn argument(size: u8, signed: bool, text: Option<bool>) -> Argument {
-        Argument { name: StringId(0), size, signed, float: false, text, repeated: false }
+    fn argument(size: u8, signed: bool, text: Option<bool>) -> ArgumentLayout {
+        ArgumentLayout { size, signed, float: false, text }
     }
 
     fn hit(words: &[u64], strings: &[(u8, &[u8])], unreadable: u32) -> Vec<u8> {
@@ -147,33 +173,30 @@ mod tests {
     fn numbers_have_the_size_and_sign_that_the_probe_says() {
         let bytes = hit(&[0xffff_ffff_ffff_fff6; 3], &[], 0);
         let hit = Hit::new(&bytes).unwrap();
-        assert_eq!(hit.argument(0, &argument(4, true, None)), Some(ArgumentValue::Signed(-10)));
+        assert_eq!(hit.argument(0, argument(4, true, None)), Some(ArgumentValue::Signed(-10)));
         assert_eq!(
-            hit.argument(1, &argument(2, false, None)),
+            hit.argument(1, argument(2, false, None)),
             Some(ArgumentValue::Unsigned(0xfff6))
         );
-        assert_eq!(hit.argument(2, &argument(8, true, None)), Some(ArgumentValue::Signed(-10)));
-        assert_eq!(hit.argument(3, &argument(8, true, None)), None, "there is no fourth");
+        assert_eq!(hit.argument(2, argument(8, true, None)), Some(ArgumentValue::Signed(-10)));
+        assert_eq!(hit.argument(3, argument(8, true, None)), None, "there is no fourth");
     }
 
     #[test]
     fn a_text_is_shown_where_it_looks_like_one_or_the_probe_says_so() {
         let bytes = hit(&[0x1000, 0x2000, 0x3000], &[(0, b"main.py"), (2, b"\x01\x02")], 0);
         let hit = Hit::new(&bytes).unwrap();
-        assert_eq!(hit.argument(0, &argument(8, false, None)), text_value("main.py"));
+        assert_eq!(hit.argument(0, argument(8, false, None)), text_value("main.py"));
         assert_eq!(
-            hit.argument(0, &argument(8, false, Some(false))),
+            hit.argument(0, argument(8, false, Some(false))),
             Some(ArgumentValue::Unsigned(0x1000))
         );
         assert_eq!(
-            hit.argument(1, &argument(8, false, Some(true))),
+            hit.argument(1, argument(8, false, Some(true))),
             Some(ArgumentValue::Address(0x2000))
         );
-        assert_eq!(
-            hit.argument(2, &argument(8, false, None)),
-            Some(ArgumentValue::Address(0x3000))
-        );
-        assert_eq!(hit.argument(2, &argument(8, false, Some(true))), text_value("\x01\x02"));
+        assert_eq!(hit.argument(2, argument(8, false, None)), Some(ArgumentValue::Address(0x3000)));
+        assert_eq!(hit.argument(2, argument(8, false, Some(true))), text_value("\x01\x02"));
     }
 
     fn text_value(text: &str) -> Option<ArgumentValue<'_>> {
@@ -186,7 +209,7 @@ mod tests {
         bytes.extend(70_u64.to_le_bytes());
         let with = Hit::new(&bytes).unwrap();
         assert_eq!(with.stack(), 70);
-        assert_eq!(with.argument(1, &argument(8, false, None)), Some(ArgumentValue::Unreadable));
+        assert_eq!(with.argument(1, argument(8, false, None)), Some(ArgumentValue::Unreadable));
         assert_eq!(with.text(0), Some(&b"main.py"[..]));
         let bytes = hit(&[1, 2], &[(0, b"main.py")], 0);
         assert_eq!(Hit::new(&bytes).unwrap().stack(), stack_id::NONE);
@@ -198,8 +221,8 @@ mod tests {
     fn what_could_not_be_read_says_so() {
         let bytes = hit(&[0, 7], &[], 0b01);
         let hit = Hit::new(&bytes).unwrap();
-        assert_eq!(hit.argument(0, &argument(8, false, None)), Some(ArgumentValue::Unreadable));
-        assert_eq!(hit.argument(1, &argument(8, false, None)), Some(ArgumentValue::Unsigned(7)));
+        assert_eq!(hit.argument(0, argument(8, false, None)), Some(ArgumentValue::Unreadable));
+        assert_eq!(hit.argument(1, argument(8, false, None)), Some(ArgumentValue::Unsigned(7)));
     }
 
     proptest! {
@@ -211,8 +234,8 @@ mod tests {
             if let Some(hit) = Hit::new(&bytes) {
                 hit.stack();
                 for index in 0..40 {
-                    hit.argument(index, &argument(size, index % 2 == 0, None));
-                    hit.argument(index, &argument(size, true, Some(true)));
+                    hit.argument(index, argument(size, index % 2 == 0, None));
+                    hit.argument(index, argument(size, true, Some(true)));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! What the numbers in hits mean.
 
+use crate::probes::hit::ArgumentLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{StringId, Tables};
 use syscollect_store::{ProbeDefinition, ProbeRole};
@@ -8,11 +9,7 @@ use syscollect_store::{ProbeDefinition, ProbeRole};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
     pub(crate) name: StringId,
-    /// Bytes: 1, 2, 4 or 8.
-    pub(crate) size: u8,
-    pub(crate) signed: bool,
-    pub(crate) float: bool,
-    pub(crate) text: Option<bool>,
+    pub(crate) layout: ArgumentLayout,
     /// The slice has said it already when it began.
     pub(crate) repeated: bool,
 }
@@ -145,10 +142,7 @@ fn probe(
 ) -> Probe {
     let arguments = definition.arguments.iter().map(|argument| Argument {
         name: tables.strings.intern(&argument.name),
-        size: argument.size,
-        signed: argument.signed,
-        float: argument.float,
-        text: argument.text,
+        layout: argument.into(),
         repeated: repeated(&argument.name),
     });
     let arguments = arguments.collect();

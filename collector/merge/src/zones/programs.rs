@@ -59,6 +59,21 @@ impl Programs {
         }
     }
 
+    /// Forgets the earliest where there are more than so many.
+    pub(crate) fn forget_beyond(&mut self, most: usize) {
+        if self.pids.len() > most {
+            let mut numbers: Vec<u32> = self.pids.keys().copied().collect();
+            numbers.sort_unstable();
+            let first = numbers[numbers.len() - most / 2];
+            self.pids.retain(|number, _| *number >= first);
+        }
+    }
+
+    /// Takes over the programs of `known`, which knew less of the recording.
+    pub(crate) fn keep(&mut self, known: Self) {
+        self.pids.extend(known.pids);
+    }
+
     /// The program's process, if the program is defined.
     pub(crate) fn pid(&self, client: u32) -> Option<u32> {
         self.pids.get(&client).map(|(pid, _)| *pid)
