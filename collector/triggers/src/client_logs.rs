@@ -1,0 +1,196 @@
+//! What instrumented programs call their zones, plots and frames: of their logs only what triggers
+//! ask for.
+
+use crate::cause::{Cause, NamePattern};
+use crate::found::Triggers;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use syscollect_records::ZoneLogChunk;
+use syscollect_store::ClientDefinition;
+use syscollect_zone_protocol::log::{Definition, split_entry};
+
+/// Entries that are kept of all programs.
+const MOST_ENTRIES: usize = 1 << 20;
+/// Programs that live and of which it is known whose they are; entries of more stay.
+const MOST_PROGRAMS: usize = 1 << 16;
+
+/// An entry of a log that triggers ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedEntry {
+    pub(crate) name: Arc<str>,
+    /// Those that ask for zones, plots or frames of this name.
+    pub(crate) triggers: Arc<Triggers>,
+}
+
+/// What is asked for, by the kind of entry.
+#[derive(Debug, Default)]
+struct AskedNames {
+    zones: Vec<(usize, NamePattern)>,
+    plots: Vec<(usize, NamePattern)>,
+    /// Without a name: any set.
+    frames: Vec<(usize, Option<NamePattern>)>,
+    /// Parts of messages.
+    messages: Vec<(usize, String)>,
+}
+
+/// The logs of all programs.
+#[derive(Debug)]
+pub(crate) struct ClientLogs {
+    asked: AskedNames,
+    /// By the program's number and the entry's; a string may be asked for as two things.
+    locations: FxHashMap<(u32, u32), NamedEntry>,
+    plots: FxHashMap<(u32, u32), NamedEntry>,
+    frames: FxHashMap<(u32, u32), NamedEntry>,
+    messages: FxHashMap<(u32, u32), NamedEntry>,
+    /// Numbers of programs by their processes.
+    clients: FxHashMap<u32, Vec<u32>>,
+    programs: usize,
+    /// Of the main set of frames, which has no name.
+    main: Option<NamedEntry>,
+}
+
+impl ClientLogs {
+    pub(crate) fn new<'c>(causes: impl Iterator<Item = (usize, &'c Cause)>) -> Self {
+        let mut asked = AskedNames::default();
+        for (trigger, cause) in causes {
+            match cause {
+                Cause::Zone(name, _) => asked.zones.push((trigger, name.clone())),
+                Cause::Plot(name, ..) => asked.plots.push((trigger, name.clone())),
+                Cause::Frame(set, _) => asked.frames.push((trigger, set.clone())),
+                Cause::Message(_, part) => asked.messages.push((trigger, part.clone())),
+                _ => {}
+            }
+        }
+        let any_set = asked.frames.iter().filter(|(_, set)| set.is_none());
+        let any_set: Triggers = any_set.map(|(trigger, _)| *trigger).collect();
+        let main = (!any_set.is_empty())
+            .then(|| NamedEntry { name: "Frame".into(), triggers: Arc::new(any_set) });
+        Self {
+            asked,
+            locations: FxHashMap::default(),
+            plots: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            messages: FxHashMap::default(),
+            clients: FxHashMap::default(),
+            programs: 0,
+            main,
+        }
+    }
+
+    /// Whether anything of programs is asked for.
+    pub(crate) fn are_asked(&self) -> bool {
+        let AskedNames { zones, plots, frames, messages } = &self.asked;
+        !(zones.is_empty() && plots.is_empty() && frames.is_empty() && messages.is_empty())
+    }
+
+    /// The zones of that place, if they are asked for.
+    #[inline]
+    pub(crate) fn location(&self, client: u32, number: u32) -> Option<&NamedEntry> {
+        self.locations.get(&(client, number))
+    }
+
+    pub(crate) fn plot(&self, client: u32, number: u32) -> Option<&NamedEntry> {
+        self.plots.get(&(client, number))
+    }
+
+    /// The frames of that set; 0 is the main one.
+    pub(crate) fn frames(&self, client: u32, number: u32) -> Option<&NamedEntry> {
+        match number {
+            0 => self.main.as_ref(),
+            _ => self.frames.get(&(client, number)),
+        }
+    }
+
+    /// The message that a string is, if one asks for it.
+    pub(crate) fn message(&self, client: u32, number: u32) -> Option<&NamedEntry> {
+        self.messages.get(&(client, number))
+    }
+
+    /// Those that ask for a message of this text.
+    pub(crate) fn of_message<'l>(&'l self, text: &'l str) -> impl Iterator<Item = usize> + 'l {
+        let asked = self.asked.messages.iter().filter(|(_, part)| text.contains(part.as_str()));
+        asked.map(|(trigger, _)| *trigger)
+    }
+
+    /// Programs, each once or more often.
+    pub(crate) fn add_programs(&mut self, programs: &[ClientDefinition]) {
+        for ClientDefinition { pid, client, .. } in programs {
+            let of = self.clients.entry(*pid).or_default();
+            if self.programs < MOST_PROGRAMS && !of.contains(client) {
+                of.push(*client);
+                self.programs += 1;
+            }
+        }
+    }
+
+    /// The programs of a process that has ended.
+    pub(crate) fn take_clients_of(&mut self, pid: u32) -> Vec<u32> {
+        let clients = self.clients.remove(&pid).unwrap_or_default();
+        self.programs -= clients.len();
+        clients
+    }
+
+    /// These programs have ended.
+    pub(crate) fn forget(&mut self, clients: &FxHashSet<u32>) {
+        for entries in [&mut self.locations, &mut self.plots, &mut self.frames, &mut self.messages]
+        {
+            entries.retain(|(client, _), _| !clients.contains(client));
+        }
+    }
+
+    /// Takes a chunk of a program's log.
+    pub(crate) fn feed(&mut self, data: &[u8]) {
+        let Some(chunk) = ZoneLogChunk::from_bytes(data) else { return };
+        let mut at = ZoneLogChunk::SIZE;
+        // Without a size there is no way to what follows.
+        while let Some((kind, body, size)) = data.get(at..).and_then(split_entry) {
+            let position = u64::from(chunk.position) + (at - ZoneLogChunk::SIZE) as u64;
+            at += size;
+            let Ok(number) = u32::try_from(position / 8 + 1) else { return };
+            if let Some(definition) = Definition::decode(kind, body) {
+                self.add((chunk.client, number), &definition);
+            }
+        }
+    }
+
+    fn add(&mut self, key: (u32, u32), definition: &Definition<'_>) {
+        let Self { asked, locations, plots, frames, messages, .. } = self;
+        let known = locations.len() + plots.len() + frames.len() + messages.len();
+        if known >= MOST_ENTRIES {
+            return;
+        }
+        let keep = |entries: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {
+            if !triggers.is_empty() {
+                let entry = NamedEntry { name: name.into(), triggers: Arc::new(triggers) };
+                entries.entry(key).or_insert(entry);
+            }
+        };
+        match definition {
+            Definition::Location(location) => {
+                let name = String::from_utf8_lossy(location.name);
+                keep(locations, &name, named(&asked.zones, &name).collect());
+            }
+            // The collector reads a counter's values at its address, and gives them as a plot's.
+            Definition::Plot { name, .. } | Definition::Counter { name, .. } => {
+                let name = String::from_utf8_lossy(name);
+                keep(plots, &name, named(&asked.plots, &name).collect());
+            }
+            Definition::String(string) => {
+                let string = String::from_utf8_lossy(string);
+                let sets = asked
+                    .frames
+                    .iter()
+                    .filter(|(_, set)| set.as_ref().is_none_or(|set| set.matches(&string)));
+                keep(frames, &string, sets.map(|(trigger, _)| *trigger).collect());
+                let parts =
+                    asked.messages.iter().filter(|(_, part)| string.contains(part.as_str()));
+                keep(messages, &string, parts.map(|(trigger, _)| *trigger).collect());
+            }
+            Definition::Lock { .. } | Definition::Schema { .. } => {}
+        }
+    }
+}
+
+fn named<'l>(asked: &'l [(usize, NamePattern)], name: &'l str) -> impl Iterator<Item = usize> + 'l {
+    asked.iter().filter(|(_, pattern)| pattern.matches(name)).map(|(trigger, _)| *trigger)
+}

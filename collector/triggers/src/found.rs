@@ -1,0 +1,35 @@
+//! What was found: a cause of a trigger.
+
+use std::sync::Arc;
+
+/// A cause of a trigger.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// Which trigger.
+    pub(crate) trigger: usize,
+    /// Where on the timeline: ticks.
+    pub(crate) at: u64,
+    /// The thread, if it is of one.
+    pub(crate) tid: Option<u32>,
+    pub(crate) what: Occurrence,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Occurrence {
+    /// Something with a name took so many ticks.
+    Took { kind: &'static str, name: Arc<str>, ticks: u64 },
+    /// A thread waited so many ticks.
+    Waited { how: &'static str, ticks: u64 },
+    /// A process ended: a code as `wait` gives it.
+    Ended { status: u32 },
+    /// Something with a name was hit.
+    Hit { name: Arc<str> },
+    /// A message was sent.
+    Message(String),
+    /// Something with a name has this value.
+    Value { name: Arc<str>, value: f64 },
+}
+
+/// Numbers of triggers.
+pub(crate) type Triggers = Vec<usize>;

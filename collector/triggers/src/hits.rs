@@ -1,0 +1,228 @@
+//! Hits of probes and functions: such whose arguments are as asked for, and calls and pairs that
+//! take too long.
+
+use crate::cause::{Cause, Condition, NamePattern};
+use crate::found::{Found, Occurrence, Triggers};
+use crate::zones::TicksLimits;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use syscollect_merge::{ArgumentLayout, ArgumentValue, Calls, Hit};
+use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
+
+/// Threads of which it is followed what is open.
+const MOST_THREADS: usize = 1 << 16;
+/// Pairs that are open of a thread.
+const MOST_OPEN: usize = 64;
+/// Probes that are asked for.
+const MOST_PROBES: usize = 1 << 16;
+
+/// A probe that triggers ask for.
+#[derive(Debug)]
+struct AskedProbe {
+    role: ProbeRole,
+    pair: u32,
+    name: Arc<str>,
+    arguments: Vec<ProbeArgument>,
+    /// Those that want each hit.
+    hits: Triggers,
+    /// Those that want to know how long it took: of beginnings.
+    durations: Triggers,
+}
+
+/// Calls of functions that are open on a thread.
+#[derive(Debug, Default)]
+struct OpenCalls {
+    calls: Calls,
+    /// When each began; in the same order.
+    began: Vec<u64>,
+}
+
+/// What is open of a thread.
+#[derive(Debug, Default)]
+struct OpenProbes {
+    calls: OpenCalls,
+    /// Pair, and when it began.
+    pairs: Vec<(u32, u64)>,
+}
+
+/// Follows hits.
+#[derive(Debug, Default)]
+pub(crate) struct Hits {
+    asked_hits: Vec<(usize, NamePattern, Vec<Condition>)>,
+    asked_functions: Vec<(usize, NamePattern)>,
+    asked_pairs: Vec<(usize, NamePattern)>,
+    probes: FxHashMap<u32, AskedProbe>,
+    /// By pair: what it is called, and who wants to know how long it took.
+    pairs: FxHashMap<u32, (Arc<str>, Triggers)>,
+    open: FxHashMap<u32, OpenProbes>,
+}
+
+impl Hits {
+    pub(crate) fn new<'c>(causes: impl Iterator<Item = (usize, &'c Cause)>) -> Self {
+        let mut hits = Self::default();
+        for (trigger, cause) in causes {
+            match cause {
+                Cause::Hit(name, conditions) => {
+                    hits.asked_hits.push((trigger, name.clone(), conditions.clone()));
+                }
+                Cause::Function(name, _) => hits.asked_functions.push((trigger, name.clone())),
+                Cause::Pair(name, _) => hits.asked_pairs.push((trigger, name.clone())),
+                _ => {}
+            }
+        }
+        hits
+    }
+
+    pub(crate) fn are_asked(&self) -> bool {
+        !(self.asked_hits.is_empty()
+            && self.asked_functions.is_empty()
+            && self.asked_pairs.is_empty())
+    }
+
+    /// What the numbers of probes mean.
+    pub(crate) fn add(&mut self, definitions: &[ProbeDefinition]) {
+        for definition in definitions {
+            self.define(definition);
+        }
+    }
+
+    fn define(&mut self, definition: &ProbeDefinition) {
+        let ProbeDefinition { probe, role, pair, name, arguments, .. } = definition;
+        let asked = |asked: &[(usize, NamePattern)]| -> Triggers {
+            let asked = asked.iter().filter(|(_, pattern)| pattern.matches(name));
+            asked.map(|(trigger, _)| *trigger).collect()
+        };
+        let hits = self.asked_hits.iter().filter(|(_, pattern, _)| pattern.matches(name));
+        // A return is no hit of the function.
+        let hits: Triggers = match role.is_end() && *role != ProbeRole::ZoneEnd {
+            true => Vec::new(),
+            false => hits.map(|(trigger, ..)| *trigger).collect(),
+        };
+        let name: Arc<str> = name.as_str().into();
+        let durations = match role {
+            ProbeRole::FunctionEntry => asked(&self.asked_functions),
+            ProbeRole::ZoneBegin => asked(&self.asked_pairs),
+            _ => Vec::new(),
+        };
+        if self.probes.len() >= MOST_PROBES {
+            return;
+        }
+        if !durations.is_empty() {
+            self.pairs.entry(*pair).or_insert_with(|| (Arc::clone(&name), durations.clone()));
+        }
+        if !hits.is_empty() || !durations.is_empty() || role.is_end() {
+            let (role, pair, arguments) = (*role, *pair, arguments.clone());
+            let asked = AskedProbe { role, pair, name, arguments, hits, durations };
+            self.probes.entry(*probe).or_insert(asked);
+        }
+    }
+
+    /// Hits are missing: what was open may have ended.
+    pub(crate) fn missing(&mut self) {
+        self.open.clear();
+    }
+
+    /// A thread has ended.
+    pub(crate) fn ended(&mut self, tid: u32) {
+        self.open.remove(&tid);
+    }
+
+    /// A hit, behind all that was told before.
+    pub(crate) fn on(
+        &mut self,
+        at: u64,
+        bytes: &[u8],
+        limits: &mut TicksLimits,
+        found: &mut Vec<Found>,
+    ) {
+        let Some(hit) = Hit::new(bytes) else { return };
+        let Some(probe) = self.probes.get(&hit.record.probe) else { return };
+        let tid = hit.record.tid;
+        for (trigger, _, conditions) in &self.asked_hits {
+            if probe.hits.contains(trigger) && probe.fulfils(&hit, conditions) {
+                let what = Occurrence::Hit { name: Arc::clone(&probe.name) };
+                found.push(Found { trigger: *trigger, at, tid: Some(tid), what });
+            }
+        }
+        let begins = !probe.durations.is_empty();
+        if !begins && !self.pairs.contains_key(&probe.pair) {
+            return;
+        }
+        if self.open.len() >= MOST_THREADS && !self.open.contains_key(&tid) {
+            return;
+        }
+        let open = self.open.entry(tid).or_default();
+        let sp = hit.record.stack_pointer;
+        let began = match probe.role {
+            ProbeRole::FunctionEntry => {
+                open.calls.enter(sp, probe.pair, at);
+                None
+            }
+            // The return address has been taken off the stack.
+            ProbeRole::FunctionReturn => open.calls.exit(sp.wrapping_sub(8), probe.pair),
+            ProbeRole::FunctionExit => open.calls.exit(sp, probe.pair),
+            ProbeRole::ZoneBegin => {
+                if open.pairs.len() < MOST_OPEN {
+                    open.pairs.push((probe.pair, at));
+                }
+                None
+            }
+            ProbeRole::ZoneEnd => {
+                let last = open.pairs.iter().rposition(|(pair, _)| *pair == probe.pair);
+                last.map(|last| open.pairs.remove(last).1)
+            }
+            _ => None,
+        };
+        let (Some(began), Some((name, triggers))) = (began, self.pairs.get(&probe.pair)) else {
+            return;
+        };
+        let kind = if probe.role == ProbeRole::ZoneEnd { "pair" } else { "function" };
+        let ticks = at.saturating_sub(began);
+        for trigger in triggers.iter().copied() {
+            if limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
+                let what = Occurrence::Took { kind, name: Arc::clone(name), ticks };
+                found.push(Found { trigger, at, tid: Some(tid), what });
+            }
+        }
+    }
+}
+
+impl OpenCalls {
+    fn enter(&mut self, stack_pointer: u64, function: u32, at: u64) {
+        if !self.calls.has_room() {
+            return;
+        }
+        let left = self.calls.enter(stack_pointer, function);
+        self.began.truncate(self.began.len().saturating_sub(left));
+        self.began.push(at);
+    }
+
+    /// When the call began that ends.
+    fn exit(&mut self, entered: u64, function: u32) -> Option<u64> {
+        let end = self.calls.exit(entered, function);
+        self.began.truncate(self.began.len().saturating_sub(end.unfinished));
+        if end.ended { self.began.pop() } else { None }
+    }
+}
+
+impl AskedProbe {
+    /// Whether the arguments are so.
+    fn fulfils(&self, hit: &Hit<'_>, conditions: &[Condition]) -> bool {
+        conditions.iter().all(|condition| {
+            let by_name = self.arguments.iter().position(|it| it.name == condition.field);
+            let index = by_name.or_else(|| condition.field.parse().ok());
+            let argument = index.and_then(|index| Some((index, self.arguments.get(index)?)));
+            let value = argument
+                .and_then(|(index, argument)| hit.argument(index, ArgumentLayout::from(argument)));
+            match value {
+                Some(ArgumentValue::Text(text)) => condition.of_string(&text),
+                Some(ArgumentValue::Unsigned(value) | ArgumentValue::Address(value)) => {
+                    condition.of_number(value as f64)
+                }
+                Some(ArgumentValue::Signed(value)) => condition.of_number(value as f64),
+                Some(ArgumentValue::Float(value)) => condition.of_number(value),
+                Some(ArgumentValue::Unreadable) | None => false,
+            }
+        })
+    }
+}

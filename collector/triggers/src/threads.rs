@@ -1,0 +1,164 @@
+//! What threads are called, and whose they are.
+
+use crate::cause::NamePattern;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use syscollect_records::{RecordKind, TaskRecord};
+use syscollect_store::KnownProcess;
+
+/// Threads of which names are kept; of more the names are not known.
+const MOST_THREADS: usize = 1 << 18;
+/// How long a thread that has ended is known, seconds: what programs wrote is read a moment later.
+pub(crate) const KNOWN_AFTER_END_SECONDS: f64 = 10.0;
+
+/// The threads that live, and those that ended a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    threads: FxHashMap<u32, ThreadState>,
+    /// When threads ended, ascending.
+    ended: VecDeque<(u64, u32)>,
+    known_after_end: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ThreadState {
+    pid: u32,
+    name: [u8; 16],
+    /// When the name was right, ticks.
+    named: u64,
+    ended: Option<u64>,
+}
+
+impl Threads {
+    pub(crate) fn set_tick_rate(&mut self, ticks_per_second: f64) {
+        self.known_after_end = (KNOWN_AFTER_END_SECONDS * ticks_per_second) as u64;
+    }
+
+    /// Something happened to a task, behind all that was told before.
+    pub(crate) fn on(&mut self, ticks: u64, record: &TaskRecord) {
+        let TaskRecord { tid, tgid, comm, .. } = *record;
+        match RecordKind::from_number(record.stamp.split().1) {
+            Some(RecordKind::Fork | RecordKind::Rename | RecordKind::Exec) => {
+                self.set(tid, ThreadState { pid: tgid, name: comm, named: ticks, ended: None });
+            }
+            Some(RecordKind::Exit) => {
+                let ended = ThreadState { pid: tgid, name: comm, named: ticks, ended: Some(ticks) };
+                self.set(tid, ended);
+                self.ended.push_back((ticks, tid));
+                self.forget_ended(ticks);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a list of /proc says, which may be older than what records said.
+    pub(crate) fn add(&mut self, process: &KnownProcess) {
+        // Those that were there when the recording began carry no time, and come before all else.
+        let listed = process.noted.0.max(process.names_read.0);
+        for thread in &process.threads {
+            let known =
+                self.threads.get(&thread.tid).map(|known| known.ended.unwrap_or(known.named));
+            if known.is_none_or(|known| listed > known) {
+                let mut name = [0; 16];
+                let bytes = thread.name.as_bytes();
+                let length = bytes.len().min(name.len() - 1);
+                name[..length].copy_from_slice(&bytes[..length]);
+                let state = ThreadState { pid: process.pid, name, named: listed, ended: None };
+                self.set(thread.tid, state);
+            }
+        }
+    }
+
+    fn set(&mut self, tid: u32, state: ThreadState) {
+        if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
+            self.threads.insert(tid, state);
+        }
+    }
+
+    fn forget_ended(&mut self, now: u64) {
+        while let Some((at, tid)) = self.ended.front().copied()
+            && (at.saturating_add(self.known_after_end) < now || self.ended.len() > MOST_THREADS)
+        {
+            self.ended.pop_front();
+            // Its id may be another's by now.
+            if self.threads.get(&tid).is_some_and(|state| state.ended == Some(at)) {
+                self.threads.remove(&tid);
+            }
+        }
+    }
+
+    /// Whether the thread, or its program, is called so; anybody is by no pattern.
+    pub(crate) fn matches(&self, tid: u32, pattern: Option<&NamePattern>) -> bool {
+        let Some(pattern) = pattern else { return true };
+        let Some(thread) = self.threads.get(&tid) else { return false };
+        pattern.matches(&thread.name())
+            || self.threads.get(&thread.pid).is_some_and(|main| pattern.matches(&main.name()))
+    }
+
+    /// The thread for people: `worker 1234 of server`.
+    pub(crate) fn label(&self, tid: u32) -> String {
+        let Some(thread) = self.threads.get(&tid) else { return format!("thread {tid}") };
+        let name = thread.name();
+        match self.threads.get(&thread.pid).map(ThreadState::name) {
+            Some(program) if program != name => format!("{name} {tid} of {program}"),
+            _ => format!("{name} {tid}"),
+        }
+    }
+}
+
+impl ThreadState {
+    fn name(&self) -> String {
+        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(&self.name[..end]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::Ticks;
+    use syscollect_records::Stamp;
+    use syscollect_store::KnownThread;
+
+    fn record(kind: RecordKind, tid: u32, tgid: u32, name: &str) -> TaskRecord {
+        let mut comm = [0; 16];
+        comm[..name.len()].copy_from_slice(name.as_bytes());
+        TaskRecord { stamp: Stamp::new(0, kind), tid, tgid, comm, ..TaskRecord::default() }
+    }
+
+    fn listed(pid: u32, name: &str, noted: u64) -> KnownProcess {
+        let threads = vec![KnownThread { tid: pid, name: name.into(), asleep: None }];
+        KnownProcess { pid, threads, noted: Ticks(noted), ..KnownProcess::default() }
+    }
+
+    #[test]
+    fn a_thread_is_called_as_it_was_called_last_whoever_says_it_first() {
+        let mut threads = Threads::default();
+        threads.on(50, &record(RecordKind::Rename, 7, 7, "worker"));
+        threads.add(&listed(7, "python", 40));
+        assert_eq!(threads.label(7), "worker 7", "the list is older");
+        threads.add(&listed(7, "idle", 60));
+        assert_eq!(threads.label(7), "idle 7");
+        threads.add(&listed(8, "server", 0));
+        threads.on(70, &record(RecordKind::Fork, 9, 8, "io"));
+        assert_eq!(threads.label(9), "io 9 of server");
+        let pattern = |name: &str| NamePattern(name.into());
+        assert!(threads.matches(9, Some(&pattern("server"))));
+        assert!(threads.matches(9, Some(&pattern("i*"))));
+        assert!(!threads.matches(9, Some(&pattern("idle"))) && threads.matches(5, None));
+    }
+
+    #[test]
+    fn a_thread_that_ended_is_known_for_a_while_and_its_id_goes_to_another() {
+        let mut threads = Threads::default();
+        threads.set_tick_rate(1.0);
+        threads.on(10, &record(RecordKind::Exit, 7, 7, "first"));
+        threads.add(&listed(7, "late list", 9));
+        assert_eq!(threads.label(7), "first 7");
+        threads.on(12, &record(RecordKind::Fork, 7, 7, "second"));
+        threads.on(30, &record(RecordKind::Exit, 8, 8, "other"));
+        assert_eq!(threads.label(7), "second 7");
+        threads.on(50, &record(RecordKind::Exit, 9, 9, "another"));
+        assert_eq!(threads.label(8), "thread 8");
+    }
+}

@@ -1,0 +1,130 @@
+//! Values that cross what they may be: once until they came back.
+
+use crate::cause::{Cause, Comparison, NamePattern};
+use crate::found::{Found, Occurrence};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use syscollect_records::CounterRecord;
+use syscollect_store::CounterDefinition;
+
+/// Values that are followed at a time.
+const MOST_VALUES: usize = 1 << 16;
+
+/// Whose value it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ValueSource {
+    /// A counter of the recording, by its number.
+    Counter(u64),
+    /// A plot, by the program's number and its own.
+    Plot(u32, u32),
+}
+
+/// Follows values.
+#[derive(Debug, Default)]
+pub(crate) struct Thresholds {
+    /// By trigger.
+    limits: FxHashMap<usize, (Comparison, f64)>,
+    counters: Vec<(usize, NamePattern)>,
+    /// What counters are called that are asked for.
+    asked: FxHashMap<u64, (Arc<str>, Vec<usize>)>,
+    /// Those that are beyond now.
+    beyond: FxHashSet<(usize, ValueSource)>,
+}
+
+impl Thresholds {
+    pub(crate) fn new<'c>(causes: impl Iterator<Item = (usize, &'c Cause)>) -> Self {
+        let mut thresholds = Self::default();
+        for (trigger, cause) in causes {
+            let (comparison, value) = match cause {
+                Cause::Counter(name, comparison, value) => {
+                    thresholds.counters.push((trigger, name.clone()));
+                    (*comparison, *value)
+                }
+                Cause::Plot(_, comparison, value) => (*comparison, *value),
+                _ => continue,
+            };
+            thresholds.limits.insert(trigger, (comparison, value));
+        }
+        thresholds
+    }
+
+    /// Whether counters of the recording are asked for.
+    pub(crate) fn are_asked(&self) -> bool {
+        !self.counters.is_empty()
+    }
+
+    /// What the numbers of counters mean.
+    pub(crate) fn add(&mut self, definitions: &[CounterDefinition]) {
+        for CounterDefinition { counter, name, .. } in definitions {
+            let of = self.counters.iter().filter(|(_, pattern)| pattern.matches(name));
+            let of: Vec<usize> = of.map(|(trigger, _)| *trigger).collect();
+            if !of.is_empty() && self.asked.len() < MOST_VALUES {
+                self.asked.insert(*counter, (name.as_str().into(), of));
+            }
+        }
+    }
+
+    /// A counter has this value from now on.
+    pub(crate) fn on_counter(&mut self, at: u64, record: &CounterRecord, found: &mut Vec<Found>) {
+        let Some((name, triggers)) = self.asked.get(&record.counter) else { return };
+        let (name, triggers) = (Arc::clone(name), triggers.clone());
+        let (source, value) = (ValueSource::Counter(record.counter), f64::from_bits(record.value));
+        for trigger in triggers {
+            if self.crosses(trigger, source, value) {
+                let what = Occurrence::Value { name: Arc::clone(&name), value };
+                found.push(Found { trigger, at, tid: None, what });
+            }
+        }
+    }
+
+    /// Whether this value is beyond what this trigger allows, and the one before was not.
+    pub(crate) fn crosses(&mut self, trigger: usize, source: ValueSource, value: f64) -> bool {
+        let Some((comparison, limit)) = self.limits.get(&trigger) else { return false };
+        let key = (trigger, source);
+        match comparison.holds(&value, limit) {
+            true => self.beyond.len() < MOST_VALUES && self.beyond.insert(key),
+            false => {
+                self.beyond.remove(&key);
+                false
+            }
+        }
+    }
+
+    /// Programs have ended.
+    pub(crate) fn forget(&mut self, is_over: impl Fn(ValueSource) -> bool) {
+        self.beyond.retain(|(_, source)| !is_over(*source));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_records::{RecordKind, Stamp};
+
+    #[test]
+    fn a_counter_is_found_once_until_it_came_back() {
+        let causes = [Cause::Counter(NamePattern("CPU*".into()), Comparison::Greater, 90.0)];
+        let mut thresholds = Thresholds::new(causes.iter().enumerate());
+        let named = |counter, name: &str| CounterDefinition {
+            counter,
+            name: name.into(),
+            ..CounterDefinition::default()
+        };
+        thresholds.add(&[named(1, "CPU usage"), named(2, "Memory used")]);
+        let mut found = Vec::new();
+        for (counter, value) in [(1, 90.0), (1, 91.0), (2, 99.0), (1, 95.0), (1, 10.0), (1, 100.0)]
+        {
+            let stamp = Stamp::new(0, RecordKind::Counter);
+            let record = CounterRecord { stamp, counter, value: f64::to_bits(value) };
+            thresholds.on_counter(5, &record, &mut found);
+        }
+        let values: Vec<_> = found
+            .iter()
+            .map(|found| match &found.what {
+                Occurrence::Value { value, .. } => *value,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(values, [91.0, 100.0]);
+    }
+}

@@ -1,0 +1,451 @@
+//! A trigger as it is written.
+
+use crate::cause::{
+    Cause, Comparison, Condition, DurationLimit, ExitCondition, NamePattern, Operand, SIGNALS,
+};
+use crate::error::TriggerError;
+use crate::parser::{Parser, Token, write_duration, write_name, write_quoted};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long a trigger rests after a snapshot where nothing else is said: a storm of causes must not
+/// fill a disk.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A cause, and what is to come of it.
+///
+/// As text: `NAME: CAUSE, after 2s, limit 5, pause 1m, last 20s`, of which all but the cause may be
+/// left out. Causes:
+///
+/// ```text
+/// zone "load page" > 200ms        frame > 33ms         function malloc > 1ms
+/// pair request__start > 3x p99    hit open if path == "/etc/passwd"
+/// tracepoint oom:mark_victim      waiting server > 20ms
+/// blocked server > 5s             uninterruptible > 2s
+/// exit server code nonzero        exit signal KILL     crash
+/// message in server "timed out"   counter "CPU pressure" > 50
+/// plot "queue length" > 1000
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trigger {
+    /// What its snapshots are called by.
+    pub name: String,
+    /// What it waits for.
+    pub cause: Cause,
+    /// So long after its cause the snapshot is taken.
+    pub after: Duration,
+    /// At most so many snapshots; `None` for any number.
+    pub limit: Option<u32>,
+    /// After a snapshot nothing fires it for so long.
+    pub pause: Duration,
+    /// Only the last part of what is held; `None` for all.
+    pub last: Option<Duration>,
+}
+
+/// The words that begin causes.
+const CAUSES: &str = "a cause (zone, frame, function, pair, hit, tracepoint, waiting, blocked, \
+                      uninterruptible, exit, crash, message, counter, plot)";
+
+impl FromStr for Trigger {
+    type Err = TriggerError;
+
+    fn from_str(text: &str) -> Result<Self, TriggerError> {
+        let mut parser = Parser::new(text)?;
+        let name = match parser.peek() {
+            Some(Token::Word(word)) => word.strip_suffix(':').map(str::to_owned),
+            _ => None,
+        };
+        if name.is_some() {
+            parser.next();
+        }
+        let kind = parser.word(CAUSES)?;
+        let Some(cause) = cause(&kind, &mut parser)? else {
+            return Err(TriggerError::Syntax { expected: CAUSES.to_owned(), found: kind });
+        };
+        let name = name.filter(|name| !name.is_empty()).unwrap_or(kind);
+        let mut trigger =
+            Self { name, cause, after: Duration::ZERO, limit: None, pause: PAUSE, last: None };
+        while parser.takes(&Token::Comma) {
+            match parser.word("after, limit, pause or last")?.as_str() {
+                "after" => trigger.after = parser.duration()?,
+                "limit" => trigger.limit = Some(parser.number("a number of snapshots")?),
+                "pause" => trigger.pause = parser.duration()?,
+                "last" => trigger.last = Some(parser.duration()?),
+                other => {
+                    return Err(TriggerError::Syntax {
+                        expected: "after, limit, pause or last".to_owned(),
+                        found: other.to_owned(),
+                    });
+                }
+            }
+        }
+        match parser.peek() {
+            None => Ok(trigger),
+            Some(_) => Err(parser.expected("a comma")),
+        }
+    }
+}
+
+fn cause(kind: &str, parser: &mut Parser) -> Result<Option<Cause>, TriggerError> {
+    Ok(Some(match kind {
+        "zone" => Cause::Zone(parser.named("a zone")?, parser.limit()?),
+        "frame" => Cause::Frame(parser.name(&[]), parser.limit()?),
+        "function" => Cause::Function(parser.named("a function")?, parser.limit()?),
+        "pair" => Cause::Pair(parser.named("the probe where a pair begins")?, parser.limit()?),
+        "hit" => Cause::Hit(parser.named("a probe or a function")?, parser.conditions()?),
+        "tracepoint" => Cause::Tracepoint(
+            parser.named("a tracepoint (sched:sched_switch)")?.0,
+            parser.conditions()?,
+        ),
+        "waiting" => Cause::Waiting(parser.name(&[]), parser.longer()?),
+        "blocked" => Cause::Blocked(parser.name(&[]), parser.longer()?),
+        "uninterruptible" => Cause::Uninterruptible(parser.name(&[]), parser.longer()?),
+        "exit" => Cause::Exit(parser.name(&EXIT_WORDS), exit(parser)?),
+        "crash" => Cause::Crash(parser.name(&[])),
+        "message" => {
+            let who = match parser.takes_word("in") {
+                true => Some(parser.named("a program or thread")?),
+                false => None,
+            };
+            let part = parser.next();
+            let Some(Token::Quoted(part) | Token::Word(part)) = part else {
+                return Err(parser.expected("what is in the message, in quotes"));
+            };
+            Cause::Message(who, part)
+        }
+        "counter" => {
+            Cause::Counter(parser.named("a counter")?, parser.comparison()?, parser.value()?)
+        }
+        "plot" => Cause::Plot(parser.named("a plot")?, parser.comparison()?, parser.value()?),
+        _ => return Ok(None),
+    }))
+}
+
+/// What follows the name of who ends.
+const EXIT_WORDS: [&str; 2] = ["code", "signal"];
+
+fn exit(parser: &mut Parser) -> Result<ExitCondition, TriggerError> {
+    if parser.takes_word("code") {
+        return match parser.takes_word("nonzero") {
+            true => Ok(ExitCondition::Nonzero),
+            false => Ok(ExitCondition::Code(parser.number("a code up to 255, or nonzero")?)),
+        };
+    }
+    if !parser.takes_word("signal") {
+        return Ok(ExitCondition::Any);
+    }
+    let expected = parser.expected("a signal like SEGV");
+    let word = parser.word("a signal like SEGV")?;
+    let name = word.strip_prefix("SIG").unwrap_or(&word);
+    let by_name = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let number = by_name.or_else(|| word.parse().ok().filter(|number| (1..=64).contains(number)));
+    number.map(ExitCondition::Signal).ok_or(expected)
+}
+
+impl Trigger {
+    /// Why it can never fire, if that can be told.
+    pub(crate) fn never(&self) -> Option<&'static str> {
+        let is_empty = |name: &NamePattern| name.0.is_empty();
+        let name = match &self.cause {
+            Cause::Zone(name, _)
+            | Cause::Function(name, _)
+            | Cause::Pair(name, _)
+            | Cause::Hit(name, _)
+            | Cause::Counter(name, ..)
+            | Cause::Plot(name, ..) => is_empty(name),
+            Cause::Tracepoint(name, _) => !name.contains(':'),
+            Cause::Waiting(name, _)
+            | Cause::Blocked(name, _)
+            | Cause::Uninterruptible(name, _)
+            | Cause::Exit(name, _)
+            | Cause::Crash(name)
+            | Cause::Message(name, _) => name.as_ref().is_some_and(is_empty),
+            // The main set has no name.
+            Cause::Frame(..) => false,
+        };
+        match (name, self.limit) {
+            (true, _) if matches!(self.cause, Cause::Tracepoint(..)) => {
+                Some("a tracepoint is named with its subsystem, as in oom:mark_victim")
+            }
+            (true, _) => Some("nothing has an empty name"),
+            (_, Some(0)) => Some("its limit is 0 snapshots"),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the triggers of a file: one a line. What begins with `#` is a comment, and empty lines say
+/// nothing.
+///
+/// # Errors
+///
+/// [`TriggerError::Line`] for the first line that is no trigger.
+pub fn read_triggers(text: &str) -> Result<Vec<Trigger>, TriggerError> {
+    let lines = text.lines().map(str::trim).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let read = |(text, line): (&str, usize)| {
+        text.parse().map_err(|error| TriggerError::Line { line, error: Box::new(error) })
+    };
+    lines.map(read).collect()
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.cause)?;
+        let duration = |duration: Duration| write_duration(duration);
+        if !self.after.is_zero() {
+            write!(f, ", after {}", duration(self.after))?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", limit {limit}")?;
+        }
+        if self.pause != PAUSE {
+            write!(f, ", pause {}", duration(self.pause))?;
+        }
+        match self.last {
+            Some(last) => write!(f, ", last {}", duration(last)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |name: &NamePattern| write_name(&name.0, &[]);
+        let who = |who: &Option<NamePattern>, but: &[&str]| {
+            who.as_ref().map_or(String::new(), |who| format!(" {}", write_name(&who.0, but)))
+        };
+        let longer = |duration: &Duration| write_duration(*duration);
+        match self {
+            Self::Zone(zone, limit) => write!(f, "zone {} > {limit}", name(zone)),
+            Self::Frame(set, limit) => write!(f, "frame{} > {limit}", who(set, &[])),
+            Self::Function(function, limit) => write!(f, "function {} > {limit}", name(function)),
+            Self::Pair(pair, limit) => write!(f, "pair {} > {limit}", name(pair)),
+            Self::Hit(probe, conditions) => {
+                write!(f, "hit {}{}", name(probe), written(conditions))
+            }
+            Self::Tracepoint(tracepoint, conditions) => {
+                let tracepoint = write_name(tracepoint, &[]);
+                write!(f, "tracepoint {tracepoint}{}", written(conditions))
+            }
+            Self::Waiting(thread, time) => {
+                write!(f, "waiting{} > {}", who(thread, &[]), longer(time))
+            }
+            Self::Blocked(thread, time) => {
+                write!(f, "blocked{} > {}", who(thread, &[]), longer(time))
+            }
+            Self::Uninterruptible(thread, time) => {
+                write!(f, "uninterruptible{} > {}", who(thread, &[]), longer(time))
+            }
+            Self::Exit(process, condition) => {
+                write!(f, "exit{}{condition}", who(process, &EXIT_WORDS))
+            }
+            Self::Crash(process) => write!(f, "crash{}", who(process, &[])),
+            Self::Message(process, part) => {
+                let of = process.as_ref().map_or(String::new(), |who| format!(" in {}", name(who)));
+                write!(f, "message{of} {}", write_quoted(part))
+            }
+            Self::Counter(counter, comparison, value) => {
+                write!(f, "counter {} {comparison} {value}", name(counter))
+            }
+            Self::Plot(plot, comparison, value) => {
+                write!(f, "plot {} {comparison} {value}", name(plot))
+            }
+        }
+    }
+}
+
+fn written(conditions: &[Condition]) -> String {
+    let mut text = String::new();
+    for (index, Condition { field, comparison, operand }) in conditions.iter().enumerate() {
+        let word = if index == 0 { "if" } else { "and" };
+        let operand = match operand {
+            Operand::Number(number) => number.to_string(),
+            Operand::String(string) => write_quoted(string),
+        };
+        text.push_str(&format!(" {word} {field} {comparison} {operand}"));
+    }
+    text
+}
+
+impl fmt::Display for ExitCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => Ok(()),
+            Self::Code(code) => write!(f, " code {code}"),
+            Self::Nonzero => f.write_str(" code nonzero"),
+            Self::Signal(number) => match SIGNALS.iter().find(|(_, known)| known == number) {
+                Some((name, _)) => write!(f, " signal {name}"),
+                None => write!(f, " signal {number}"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for DurationLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(duration) => f.write_str(&write_duration(*duration)),
+            Self::Percentile { factor, percentile } => write!(f, "{factor}x p{percentile}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn trigger(text: &str) -> Trigger {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn a_trigger_is_written_as_it_is_read() {
+        for text in [
+            "stall: zone \"load page\" > 200ms, after 2s, limit 5, pause 1m, last 20s",
+            "frame: frame > 33ms",
+            "slow: frame render > 1500us",
+            "malloc: function malloc > 1ms",
+            "pair: pair python:function__entry > 3x p99.9",
+            "passwd: hit open if 0 == \"/etc/passwd\" and flags != 0",
+            "oom: tracepoint oom:mark_victim if pid > 100",
+            "waiting: waiting server* > 20ms",
+            "waiting: waiting > 20ms, pause 0s",
+            "blocked: blocked \"my server\" > 5s",
+            "d: uninterruptible > 2s",
+            "exit: exit server code 3",
+            "exit: exit code nonzero",
+            "exit: exit \"code\" signal KILL",
+            "exit: exit",
+            "crash: crash server",
+            "m: message in server \"timed \\\"out\\\"\"",
+            "cpu: counter \"CPU usage\" > 90.5",
+            "plot: plot queue <= 3",
+        ] {
+            assert_eq!(trigger(text).to_string(), text);
+        }
+        assert_eq!(
+            trigger("crash server").name,
+            "crash",
+            "without a name it is called by its cause"
+        );
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_what_is_missing() {
+        for (text, said) in [
+            ("", "a cause"),
+            ("stall:", "a cause"),
+            ("quake > 3", "a cause"),
+            ("zone > 3ms", "the name of a zone"),
+            ("zone request 3ms", "> and a duration"),
+            ("zone request > 3", "a duration like 20ms"),
+            ("zone request > 3x q9", "a percentile like p99"),
+            ("waiting server > 20ms after 3s", "a comma"),
+            ("waiting server > 20ms, before 3s", "after, limit, pause or last"),
+            ("exit server signal FUN", "a signal like SEGV"),
+            ("exit server code 900", "a code up to 255"),
+            ("hit open if path > oops", "a number, or a string in quotes"),
+            ("message \"half", "a closing quote"),
+            ("plot queue > inf", "a number"),
+        ] {
+            let error = text.parse::<Trigger>().unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_trigger_a_line_and_an_error_says_which() {
+        let read = read_triggers("# of the service\n\ncrash server\n  waiting > 1s\n");
+        assert_eq!(read.unwrap().len(), 2);
+        let error = read_triggers("crash\n\nboom\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 3: a cause"), "{error}");
+    }
+
+    #[test]
+    fn what_could_never_happen_is_known() {
+        for text in ["zone \"\" > 1ms", "tracepoint switch", "crash, limit 0", "blocked \"\" > 1s"]
+        {
+            assert!(trigger(text).never().is_some(), "{text}");
+        }
+        assert_eq!(trigger("frame > 1ms").never(), None);
+    }
+
+    fn any_name() -> impl Strategy<Value = NamePattern> {
+        ".{1,12}".prop_map(NamePattern)
+    }
+
+    fn any_limit() -> impl Strategy<Value = DurationLimit> {
+        let percentile = (1u32..1000, 1u32..1000).prop_map(|(factor, percentile)| {
+            let (factor, percentile) = (f64::from(factor) / 8.0, f64::from(percentile) / 10.0);
+            DurationLimit::Percentile { factor, percentile }
+        });
+        prop_oneof![any_duration().prop_map(DurationLimit::Fixed), percentile]
+    }
+
+    fn any_duration() -> impl Strategy<Value = Duration> {
+        any::<u64>().prop_map(Duration::from_nanos)
+    }
+
+    fn any_comparison() -> impl Strategy<Value = Comparison> {
+        prop::sample::select(Comparison::ALL.to_vec()).prop_map(|(comparison, _)| comparison)
+    }
+
+    fn any_condition() -> impl Strategy<Value = Condition> {
+        let number = any::<i32>().prop_map(|number| Operand::Number(f64::from(number) / 4.0));
+        let operand = prop_oneof![number, ".{0,9}".prop_map(Operand::String)];
+        ("[a-z0-9_]{1,9}", any_comparison(), operand)
+            .prop_map(|(field, comparison, operand)| Condition { field, comparison, operand })
+    }
+
+    fn any_cause() -> impl Strategy<Value = Cause> {
+        let conditions = || prop::collection::vec(any_condition(), 0..3);
+        let who = || prop::option::of(any_name());
+        let exit = prop_oneof![
+            Just(ExitCondition::Any),
+            Just(ExitCondition::Nonzero),
+            any::<u8>().prop_map(ExitCondition::Code),
+            (1u8..=64).prop_map(ExitCondition::Signal),
+        ];
+        let value = || any::<i32>().prop_map(|value| f64::from(value) / 8.0);
+        prop_oneof![
+            (any_name(), any_limit()).prop_map(|(name, limit)| Cause::Zone(name, limit)),
+            (who(), any_limit()).prop_map(|(set, limit)| Cause::Frame(set, limit)),
+            (any_name(), any_limit()).prop_map(|(name, limit)| Cause::Function(name, limit)),
+            (any_name(), any_limit()).prop_map(|(name, limit)| Cause::Pair(name, limit)),
+            (any_name(), conditions()).prop_map(|(name, all)| Cause::Hit(name, all)),
+            (any_name(), conditions()).prop_map(|(name, all)| Cause::Tracepoint(name.0, all)),
+            (who(), any_duration()).prop_map(|(who, time)| Cause::Waiting(who, time)),
+            (who(), any_duration()).prop_map(|(who, time)| Cause::Blocked(who, time)),
+            (who(), any_duration()).prop_map(|(who, time)| Cause::Uninterruptible(who, time)),
+            (who(), exit).prop_map(|(who, how)| Cause::Exit(who, how)),
+            who().prop_map(Cause::Crash),
+            (who(), ".{0,12}").prop_map(|(who, part)| Cause::Message(who, part)),
+            (any_name(), any_comparison(), value()).prop_map(|(n, c, v)| Cause::Counter(n, c, v)),
+            (any_name(), any_comparison(), value()).prop_map(|(n, c, v)| Cause::Plot(n, c, v)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_trigger_is_read_as_it_was_written(
+            name in "[a-zA-Z0-9_-]{1,9}",
+            cause in any_cause(),
+            after in any_duration(),
+            limit in prop::option::of(any::<u32>()),
+            pause in any_duration(),
+            last in prop::option::of(any_duration()),
+        ) {
+            let trigger = Trigger { name, cause, after, limit, pause, last };
+            prop_assert_eq!(trigger.to_string().parse(), Ok(trigger));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,60}") {
+            let _ = text.parse::<Trigger>();
+            let _ = read_triggers(&text);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Threads that wait for a CPU, or sleep, longer than they may: found while they still do.
+
+use crate::cause::{Cause, NamePattern};
+use crate::found::{Found, Occurrence};
+use crate::threads::Threads;
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+use syscollect_records::{RecordKind, SchedRecord, sched_flags, task_state};
+
+/// Threads of which it is known how they wait; of more it is not looked at.
+const MOST_THREADS: usize = 1 << 18;
+
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitKind {
+    /// It is runnable, and others have the CPU.
+    Runnable,
+    /// It sleeps, and a signal would wake it.
+    Interruptible,
+    /// It sleeps, and none would.
+    Uninterruptible,
+}
+
+#[derive(Debug)]
+struct WaitRule {
+    trigger: usize,
+    who: Option<NamePattern>,
+    of: fn(WaitKind) -> bool,
+    how: &'static str,
+    /// Ticks.
+    longer: u64,
+}
+
+#[derive(Debug)]
+struct Wait {
+    kind: WaitKind,
+    since: u64,
+    /// The rules by which it was found, a bit each.
+    found: u64,
+}
+
+/// The waits of a machine's threads.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    rules: Vec<WaitRule>,
+    waits: FxHashMap<u32, Wait>,
+    /// Who has each CPU, by its number.
+    current: FxHashMap<u16, u32>,
+    /// When one of those that wait now has waited too long at the earliest.
+    next_look: u64,
+    shortest: u64,
+}
+
+impl Waits {
+    /// Those that these causes are about; `None` where none is.
+    pub(crate) fn new<'c>(
+        causes: impl Iterator<Item = (usize, &'c Cause)>,
+        ticks: impl Fn(Duration) -> u64,
+    ) -> Option<Self> {
+        let rules = causes.filter_map(|(trigger, cause)| {
+            let (who, longer, how): (_, _, &'static str) = match cause {
+                Cause::Waiting(who, longer) => (who, longer, "waits for a CPU"),
+                Cause::Blocked(who, longer) => (who, longer, "is blocked"),
+                Cause::Uninterruptible(who, longer) => (who, longer, "is blocked uninterruptibly"),
+                _ => return None,
+            };
+            let of: fn(WaitKind) -> bool = match cause {
+                Cause::Waiting(..) => |kind| kind == WaitKind::Runnable,
+                Cause::Blocked(..) => |kind| kind != WaitKind::Runnable,
+                _ => |kind| kind == WaitKind::Uninterruptible,
+            };
+            Some(WaitRule { trigger, who: who.clone(), of, how, longer: ticks(*longer) })
+        });
+        let rules: Vec<WaitRule> = rules.collect();
+        let shortest = rules.iter().map(|rule| rule.longer).min()?;
+        Some(Self {
+            rules,
+            waits: FxHashMap::default(),
+            current: FxHashMap::default(),
+            next_look: 0,
+            shortest,
+        })
+    }
+
+    /// A chunk of a CPU's lane begins: who is current (`u32::MAX`: that is not known), and whether
+    /// records are missing, which may have ended any wait.
+    pub(crate) fn chunk(&mut self, cpu: u16, current: u32, is_missing: bool) {
+        if is_missing {
+            self.waits.clear();
+        }
+        match current {
+            u32::MAX => drop(self.current.remove(&cpu)),
+            tid => drop(self.current.insert(cpu, tid)),
+        }
+    }
+
+    /// A scheduling event of a CPU, behind all that was told before.
+    #[inline]
+    pub(crate) fn on(
+        &mut self,
+        cpu: u16,
+        at: u64,
+        record: &SchedRecord,
+        threads: &Threads,
+        found: &mut Vec<Found>,
+    ) {
+        const SWITCH: u8 = RecordKind::Switch as u8;
+        const WAKING: u8 = RecordKind::Waking as u8;
+        const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
+        const RESUME: u8 = RecordKind::Resume as u8;
+        match record.stamp.split().1 {
+            SWITCH => {
+                if let Some(previous) = self.current.insert(cpu, record.tid) {
+                    match wait_of(record) {
+                        Some(kind) => self.begin(previous, kind, at),
+                        None => drop(self.waits.remove(&previous)),
+                    }
+                }
+                self.end(record.tid, at, threads, found);
+            }
+            WAKING | WAKEUP_NEW => {
+                self.end(record.tid, at, threads, found);
+                self.begin(record.tid, WaitKind::Runnable, at);
+            }
+            RESUME => {
+                if record.state | record.prio | record.next_prio != 0 {
+                    self.waits.clear();
+                }
+                self.current.insert(cpu, record.tid);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, tid: u32, kind: WaitKind, since: u64) {
+        let is_known = self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid);
+        // Idle threads have a CPU of their own, and its number of nothing else.
+        if tid != 0 && is_known && self.rules.iter().any(|rule| (rule.of)(kind)) {
+            self.waits.insert(tid, Wait { kind, since, found: 0 });
+        }
+    }
+
+    /// The thread waits no more: whether it did for too long, if that was not found before.
+    fn end(&mut self, tid: u32, at: u64, threads: &Threads, found: &mut Vec<Found>) {
+        let Some(mut wait) = self.waits.remove(&tid) else { return };
+        if at.saturating_sub(wait.since) > self.shortest {
+            wait.look(tid, at, &self.rules, threads, found);
+        }
+    }
+
+    /// Looks who waits for too long by now.
+    pub(crate) fn look(&mut self, now: u64, threads: &Threads, found: &mut Vec<Found>) {
+        if now < self.next_look {
+            return;
+        }
+        let mut next = now.saturating_add(self.shortest);
+        for (tid, wait) in &mut self.waits {
+            next = next.min(wait.look(*tid, now, &self.rules, threads, found));
+        }
+        self.next_look = next;
+    }
+}
+
+impl Wait {
+    /// Notes by which rules it is too long; when it will be by another at the earliest.
+    fn look(
+        &mut self,
+        tid: u32,
+        now: u64,
+        rules: &[WaitRule],
+        threads: &Threads,
+        found: &mut Vec<Found>,
+    ) -> u64 {
+        let ticks = now.saturating_sub(self.since);
+        let mut next = u64::MAX;
+        for (index, rule) in rules.iter().enumerate() {
+            let bit = 1 << index;
+            if self.found & bit != 0 || !(rule.of)(self.kind) {
+                continue;
+            }
+            if ticks <= rule.longer {
+                next = next.min(self.since.saturating_add(rule.longer).saturating_add(1));
+                continue;
+            }
+            self.found |= bit;
+            // From here on it was too long.
+            let at = self.since.saturating_add(rule.longer);
+            if threads.matches(tid, rule.who.as_ref()) {
+                let what = Occurrence::Waited { how: rule.how, ticks };
+                found.push(Found { trigger: rule.trigger, at, tid: Some(tid), what });
+            }
+        }
+        next
+    }
+}
+
+/// How the task that a switch leaves waits; `None` if it has ended, or waits for what it was told
+/// to wait for (stopped, traced, parked, idle).
+fn wait_of(switch: &SchedRecord) -> Option<WaitKind> {
+    if switch.flags & sched_flags::PREEMPTED != 0 {
+        return Some(WaitKind::Runnable);
+    }
+    // The lowest bit counts, as in the kernel.
+    match switch.state & switch.state.wrapping_neg() {
+        0 => Some(WaitKind::Runnable),
+        task_state::INTERRUPTIBLE => Some(WaitKind::Interruptible),
+        task_state::UNINTERRUPTIBLE => Some(WaitKind::Uninterruptible),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_records::Stamp;
+
+    fn event(kind: RecordKind, tid: u32, state: u8) -> SchedRecord {
+        SchedRecord { stamp: Stamp::new(0, kind), tid, state, ..SchedRecord::default() }
+    }
+
+    /// A tick is a millisecond.
+    fn waits(causes: &[Cause]) -> Waits {
+        Waits::new(causes.iter().enumerate(), |time| time.as_millis() as u64).expect("they wait")
+    }
+
+    struct Machine {
+        waits: Waits,
+        threads: Threads,
+        found: Vec<Found>,
+    }
+
+    impl Machine {
+        fn new(causes: &[Cause]) -> Self {
+            Self { waits: waits(causes), threads: Threads::default(), found: Vec::new() }
+        }
+
+        fn on(&mut self, cpu: u16, at: u64, record: SchedRecord) {
+            self.waits.on(cpu, at, &record, &self.threads, &mut self.found);
+        }
+
+        /// Who was found by then: trigger, thread and ticks.
+        fn found(&mut self, now: u64) -> Vec<(usize, u32, u64)> {
+            self.waits.look(now, &self.threads, &mut self.found);
+            let mut found: Vec<_> = self
+                .found
+                .drain(..)
+                .filter_map(|found| match found.what {
+                    Occurrence::Waited { ticks, .. } => Some((found.trigger, found.tid?, ticks)),
+                    _ => None,
+                })
+                .collect();
+            found.sort_unstable();
+            found
+        }
+    }
+
+    const MS20: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_thread_that_waits_too_long_for_a_cpu_is_found_once_and_while_it_still_does() {
+        let mut machine = Machine::new(&[Cause::Waiting(None, MS20)]);
+        machine.on(0, 100, event(RecordKind::Waking, 7, 0));
+        assert_eq!(machine.found(120), [], "20 ms are not more than 20 ms");
+        assert_eq!(machine.found(121), [(0, 7, 21)]);
+        assert_eq!(machine.found(150), []);
+        machine.on(1, 160, event(RecordKind::Switch, 7, 0));
+        assert_eq!(machine.found(900), [], "it runs, and was found before");
+    }
+
+    #[test]
+    fn a_wait_that_ended_before_anybody_looked_is_found_too() {
+        let mut machine = Machine::new(&[Cause::Waiting(None, MS20)]);
+        machine.on(0, 100, event(RecordKind::Waking, 7, 0));
+        machine.on(1, 130, event(RecordKind::Switch, 7, 0));
+        machine.on(0, 140, event(RecordKind::Waking, 8, 0));
+        machine.on(1, 150, event(RecordKind::Switch, 8, 0));
+        assert_eq!(machine.found(150), [(0, 7, 30)]);
+    }
+
+    #[test]
+    fn who_is_preempted_waits_and_who_sleeps_is_blocked_until_it_is_woken() {
+        let causes = [
+            Cause::Waiting(None, MS20),
+            Cause::Blocked(None, MS20),
+            Cause::Uninterruptible(None, MS20),
+        ];
+        let mut machine = Machine::new(&causes);
+        machine.on(0, 100, event(RecordKind::Switch, 7, 0));
+        machine.on(0, 110, event(RecordKind::Switch, 8, task_state::INTERRUPTIBLE));
+        machine.on(0, 115, event(RecordKind::Switch, 9, task_state::UNINTERRUPTIBLE));
+        machine.on(0, 120, event(RecordKind::Switch, 6, 0));
+        assert_eq!(machine.found(131), [(1, 7, 21)]);
+        assert_eq!(machine.found(136), [(1, 8, 21), (2, 8, 21)]);
+        machine.on(1, 138, event(RecordKind::Waking, 7, 0));
+        assert_eq!(machine.found(141), [(0, 9, 21)]);
+        assert_eq!(machine.found(159), [(0, 7, 21)]);
+    }
+
+    #[test]
+    fn nobody_who_ended_and_no_idle_cpu_waits() {
+        let mut machine = Machine::new(&[Cause::Blocked(None, MS20), Cause::Waiting(None, MS20)]);
+        machine.on(0, 100, event(RecordKind::Switch, 7, 0));
+        machine.on(0, 110, event(RecordKind::Switch, 0, task_state::DEAD));
+        machine.on(0, 120, event(RecordKind::Switch, 8, 0));
+        assert_eq!(machine.found(900), []);
+    }
+
+    #[test]
+    fn what_was_lost_may_have_ended_any_wait() {
+        for lost in [false, true] {
+            let mut machine = Machine::new(&[Cause::Waiting(None, MS20)]);
+            machine.on(0, 100, event(RecordKind::Waking, 7, 0));
+            machine.waits.chunk(1, 5, lost);
+            machine.on(1, 105, event(RecordKind::Switch, 6, 0));
+            let expected: &[_] = if lost { &[(0, 5, 35)] } else { &[(0, 5, 35), (0, 7, 40)] };
+            assert_eq!(machine.found(140), expected);
+            machine.on(1, 150, event(RecordKind::Waking, 8, 0));
+            machine.on(1, 151, event(RecordKind::Resume, 6, 1));
+            assert_eq!(machine.found(900), []);
+        }
+    }
+}

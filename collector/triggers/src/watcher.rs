@@ -1,0 +1,417 @@
+//! Watches a recording that goes on.
+
+use crate::cause::{Cause, ExitCondition, is_crash, signal_name};
+use crate::client_logs::ClientLogs;
+use crate::duration_limit::TicksLimit;
+use crate::error::TriggerError;
+use crate::found::{Found, Occurrence};
+use crate::hits::Hits;
+use crate::pace::{PaceVerdict, TriggerPace};
+use crate::threads::{KNOWN_AFTER_END_SECONDS, Threads};
+use crate::thresholds::{Thresholds, ValueSource};
+use crate::tracepoints::Tracepoints;
+use crate::trigger::Trigger;
+use crate::waits::Waits;
+use crate::zones::{TicksLimits, ZoneContext, Zones};
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
+use syscollect_merge::{LiveRecord, LiveRecords};
+use syscollect_model::{Lane, LaneKind, Ticks, duration};
+use syscollect_records::{RecordKind, TaskRecord};
+use syscollect_store::{Chunk, Definition};
+
+/// Triggers that are watched for at a time: a wait has a bit for each.
+pub(crate) const MOST_TRIGGERS: usize = 64;
+/// Causes that wait for [`Watcher::fired`] to be called.
+const MOST_FIRINGS: usize = 1024;
+
+/// A trigger fired.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firing {
+    /// Its name.
+    pub trigger: String,
+    /// Where on the timeline its cause lies.
+    pub at: Ticks,
+    /// When the snapshot is to be taken.
+    pub due: Ticks,
+    /// The thread that it is about, if it is about one.
+    pub tid: Option<u32>,
+    /// What happened, in words: some of them are names that programs made up.
+    pub reason: String,
+    /// Only the last part of what is held is wanted.
+    pub last: Option<Duration>,
+}
+
+/// How often a trigger's cause was seen, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TriggerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// How often its cause was seen.
+    pub events: u64,
+    /// How often it fired.
+    pub fired: u64,
+    /// How often it did not because it rested.
+    pub paused: u64,
+    /// How often it did not because there were as many snapshots as there may be.
+    pub limited: u64,
+}
+
+/// Watches a recording that goes on, see the [crate](crate).
+pub struct Watcher {
+    triggers: Vec<Watched>,
+    records: LiveRecords,
+    threads: Threads,
+    hits: Hits,
+    tracepoints: Tracepoints,
+    logs: ClientLogs,
+    zones: Zones,
+    thresholds: Thresholds,
+    /// What needs to know how long a tick is.
+    timed: Option<Timed>,
+    wants_waits: bool,
+    wants_exits: bool,
+    /// Programs that ended, and when: what they wrote before comes a moment later.
+    ended_programs: VecDeque<(u64, Vec<u32>)>,
+    found: Vec<Found>,
+    firings: Vec<Firing>,
+}
+
+/// A trigger with what came of it.
+struct Watched {
+    trigger: Trigger,
+    pace: TriggerPace,
+    status: TriggerStatus,
+}
+
+struct Timed {
+    ticks_per_second: f64,
+    waits: Option<Waits>,
+    limits: TicksLimits,
+}
+
+impl Watcher {
+    /// Watches for these triggers.
+    ///
+    /// # Errors
+    ///
+    /// [`TriggerError`] where two have one name, one can never fire, or there are more than 64.
+    pub fn new(triggers: Vec<Trigger>) -> Result<Self, TriggerError> {
+        if triggers.len() > MOST_TRIGGERS {
+            return Err(TriggerError::TooMany(triggers.len()));
+        }
+        for (index, trigger) in triggers.iter().enumerate() {
+            if triggers[..index].iter().any(|before| before.name == trigger.name) {
+                return Err(TriggerError::SameName(trigger.name.clone()));
+            }
+            if let Some(why) = trigger.never() {
+                return Err(TriggerError::Never { name: trigger.name.clone(), why });
+            }
+        }
+        let causes = || triggers.iter().map(|trigger| &trigger.cause).enumerate();
+        let is = |wanted: fn(&Cause) -> bool| causes().any(|(_, cause)| wanted(cause));
+        Ok(Self {
+            records: LiveRecords::default(),
+            threads: Threads::default(),
+            hits: Hits::new(causes()),
+            tracepoints: Tracepoints::new(causes()),
+            logs: ClientLogs::new(causes()),
+            zones: Zones::new(causes()),
+            thresholds: Thresholds::new(causes()),
+            timed: None,
+            wants_waits: is(|cause| {
+                matches!(
+                    cause,
+                    Cause::Waiting(..) | Cause::Blocked(..) | Cause::Uninterruptible(..)
+                )
+            }),
+            wants_exits: is(|cause| matches!(cause, Cause::Exit(..) | Cause::Crash(_))),
+            ended_programs: VecDeque::new(),
+            found: Vec::new(),
+            firings: Vec::new(),
+            triggers: triggers.into_iter().map(Watched::new).collect(),
+        })
+    }
+
+    /// Whether chunks of such lanes are to be fed.
+    pub fn wants(&self, kind: LaneKind) -> bool {
+        match kind {
+            LaneKind::Definition | LaneKind::Clock | LaneKind::Task => true,
+            LaneKind::Sched => self.wants_waits,
+            LaneKind::Counter => self.thresholds.are_asked(),
+            LaneKind::Probe => self.hits.are_asked(),
+            LaneKind::Tracepoint => self.tracepoints.are_asked(),
+            LaneKind::Zone | LaneKind::ZoneLog => self.logs.are_asked(),
+            _ => false,
+        }
+    }
+
+    /// The next chunk of its lane.
+    pub fn feed(&mut self, chunk: Chunk) {
+        match chunk.header.lane.kind {
+            LaneKind::Definition => self.define(&chunk.data),
+            LaneKind::ZoneLog => self.logs.feed(&chunk.data),
+            kind if self.wants(kind) => self.records.feed(chunk),
+            _ => {}
+        }
+    }
+
+    /// Chunks of that lane were left out here: its next one says so, too, but what is open now may
+    /// end in them.
+    pub fn left_out(&mut self, lane: Lane) {
+        match (lane.kind, &mut self.timed) {
+            (LaneKind::Sched, Some(Timed { waits: Some(waits), .. })) => {
+                waits.chunk(lane.index, u32::MAX, true);
+            }
+            (LaneKind::Probe, _) => self.hits.missing(),
+            _ => {}
+        }
+    }
+
+    fn define(&mut self, json: &[u8]) {
+        // Lists of mappings and names are long, and not asked for.
+        if !DEFINITIONS.iter().any(|name| is_named(json, name)) {
+            return;
+        }
+        match Definition::from_json(json) {
+            Ok(Some(Definition::Session(info))) => {
+                self.records.describe(&info);
+                if self.timed.is_none() && info.tick_rate_hz >= 1.0 {
+                    self.begin(info.tick_rate_hz);
+                }
+            }
+            Ok(Some(Definition::Processes(list))) => {
+                list.iter().for_each(|process| self.threads.add(process));
+            }
+            Ok(Some(Definition::Clients(list))) => {
+                self.records.add_programs(&list);
+                self.logs.add_programs(&list);
+            }
+            Ok(Some(Definition::Counters(list))) => self.thresholds.add(&list),
+            Ok(Some(Definition::Probes(list))) => self.hits.add(&list),
+            Ok(Some(Definition::Tracepoints(list))) => self.tracepoints.add(&list),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, ticks_per_second: f64) {
+        let ticks = |time: Duration| (time.as_secs_f64() * ticks_per_second) as u64;
+        let causes = || self.triggers.iter().map(|of| &of.trigger.cause).enumerate();
+        let limits = causes().filter_map(|(trigger, cause)| match cause {
+            Cause::Zone(_, limit)
+            | Cause::Frame(_, limit)
+            | Cause::Function(_, limit)
+            | Cause::Pair(_, limit) => Some((trigger, TicksLimit::new(*limit, ticks_per_second))),
+            _ => None,
+        });
+        let limits = limits.collect();
+        let waits = Waits::new(causes(), ticks);
+        self.timed = Some(Timed { ticks_per_second, waits, limits });
+        self.threads.set_tick_rate(ticks_per_second);
+        for Watched { trigger, pace, .. } in &mut self.triggers {
+            *pace = TriggerPace::new(trigger.limit, ticks(trigger.pause));
+        }
+    }
+
+    /// No record of before these ticks comes any more: decides on all before.
+    pub fn nothing_before(&mut self, now: Ticks) {
+        self.records.nothing_before(now);
+        let Some(mut timed) = self.timed.take() else { return };
+        // What was found is decided in between: it could be much.
+        let mut records = std::mem::take(&mut self.records);
+        records.take_each(|lane, at, record| {
+            self.on(lane, at.0, record, &mut timed);
+            if !self.found.is_empty() {
+                self.decide(timed.ticks_per_second);
+            }
+        });
+        self.records = records;
+        if let Some(waits) = &mut timed.waits {
+            waits.look(now.0, &self.threads, &mut self.found);
+        }
+        self.decide(timed.ticks_per_second);
+        let known_for = (KNOWN_AFTER_END_SECONDS * timed.ticks_per_second) as u64;
+        self.forget_programs(now.0.saturating_sub(known_for));
+        self.timed = Some(timed);
+    }
+
+    #[inline]
+    fn on(&mut self, lane: Lane, at: u64, record: LiveRecord<'_>, timed: &mut Timed) {
+        let Self { threads, found, .. } = self;
+        match record {
+            LiveRecord::Sched(record) => {
+                if let Some(waits) = &mut timed.waits {
+                    waits.on(lane.index, at, record, threads, found);
+                }
+            }
+            LiveRecord::ChunkStart { current_tid, is_missing } => {
+                if let (LaneKind::Sched, Some(waits)) = (lane.kind, &mut timed.waits) {
+                    waits.chunk(lane.index, current_tid, is_missing);
+                }
+            }
+            LiveRecord::Task(record) => self.on_task(at, record),
+            LiveRecord::Counter(record) => self.thresholds.on_counter(at, record, found),
+            LiveRecord::ZoneStart(chunk, is_missing) => {
+                self.zones.chunk(lane, chunk, is_missing);
+            }
+            LiveRecord::Zone(words) => {
+                let Self { logs, thresholds, .. } = self;
+                let limits = &mut timed.limits;
+                let context = &mut ZoneContext { logs, limits, thresholds, threads, found };
+                self.zones.on(lane, at, words, context);
+            }
+            LiveRecord::Hit(bytes) => self.hits.on(at, bytes, &mut timed.limits, found),
+            LiveRecord::Tracepoint(bytes) => self.tracepoints.on(at, bytes, found),
+            LiveRecord::Missing => {
+                if lane.kind == LaneKind::Probe {
+                    self.hits.missing();
+                }
+            }
+        }
+    }
+
+    fn on_task(&mut self, at: u64, record: &TaskRecord) {
+        self.threads.on(at, record);
+        if RecordKind::from_number(record.stamp.split().1) != Some(RecordKind::Exit) {
+            return;
+        }
+        let TaskRecord { tid, tgid, exit_code: status, .. } = *record;
+        self.hits.ended(tid);
+        if tid != tgid {
+            return;
+        }
+        if self.wants_exits {
+            let what = Occurrence::Ended { status };
+            for (trigger, Watched { trigger: Trigger { cause, .. }, .. }) in
+                self.triggers.iter().enumerate()
+            {
+                let who = match cause {
+                    Cause::Exit(who, how) if how.is_of(status) => who,
+                    Cause::Crash(who) if is_crash((status & 0x7f) as u8) => who,
+                    _ => continue,
+                };
+                if self.threads.matches(tid, who.as_ref()) {
+                    self.found.push(Found { trigger, at, tid: Some(tid), what: what.clone() });
+                }
+            }
+        }
+        let clients = self.logs.take_clients_of(tgid);
+        if !clients.is_empty() {
+            self.ended_programs.push_back((at, clients));
+        }
+    }
+
+    /// What programs called their zones is of no use any more, nor is what they had open, where
+    /// they ended before that time.
+    fn forget_programs(&mut self, before: u64) {
+        let over = self.ended_programs.partition_point(|(at, _)| *at < before);
+        if over == 0 {
+            return;
+        }
+        let over = self.ended_programs.drain(..over);
+        let clients: FxHashSet<u32> = over.flat_map(|(_, clients)| clients).collect();
+        self.zones.forget(|client| clients.contains(&client));
+        self.thresholds.forget(
+            |source| matches!(source, ValueSource::Plot(client, _) if clients.contains(&client)),
+        );
+        self.logs.forget(&clients);
+    }
+
+    /// Decides which of what was found fires.
+    fn decide(&mut self, ticks_per_second: f64) {
+        for Found { trigger, at, tid, what } in std::mem::take(&mut self.found) {
+            let Watched { trigger, pace, status } = &mut self.triggers[trigger];
+            status.events += 1;
+            match pace.on(at) {
+                PaceVerdict::Paused => status.paused += 1,
+                PaceVerdict::Limited => status.limited += 1,
+                PaceVerdict::Fires if self.firings.len() >= MOST_FIRINGS => status.limited += 1,
+                PaceVerdict::Fires => {
+                    status.fired += 1;
+                    let after = (trigger.after.as_secs_f64() * ticks_per_second) as u64;
+                    self.firings.push(Firing {
+                        trigger: trigger.name.clone(),
+                        at: Ticks(at),
+                        due: Ticks(at.saturating_add(after)),
+                        tid,
+                        reason: what.reason(tid, &self.threads, ticks_per_second),
+                        last: trigger.last,
+                    });
+                }
+            }
+        }
+    }
+
+    /// What fired since this was last called, in order of time.
+    pub fn fired(&mut self) -> Vec<Firing> {
+        let mut firings = std::mem::take(&mut self.firings);
+        firings.sort_by_key(|firing| firing.at);
+        firings
+    }
+
+    /// What came of each trigger so far.
+    pub fn statuses(&self) -> Vec<TriggerStatus> {
+        self.triggers.iter().map(|of| of.status.clone()).collect()
+    }
+}
+
+impl Watched {
+    fn new(trigger: Trigger) -> Self {
+        let status = TriggerStatus {
+            name: trigger.name.clone(),
+            text: trigger.to_string(),
+            ..TriggerStatus::default()
+        };
+        Self { pace: TriggerPace::new(trigger.limit, 0), trigger, status }
+    }
+}
+
+impl ExitCondition {
+    /// Whether a process ended so that `wait` gives this.
+    fn is_of(self, status: u32) -> bool {
+        let (signal, code) = ((status & 0x7f) as u8, (status >> 8) as u8);
+        match self {
+            Self::Any => true,
+            Self::Code(wanted) => signal == 0 && code == wanted,
+            Self::Nonzero => signal == 0 && code != 0,
+            Self::Signal(wanted) => signal == wanted,
+        }
+    }
+}
+
+impl Occurrence {
+    /// In words.
+    fn reason(&self, tid: Option<u32>, threads: &Threads, ticks_per_second: f64) -> String {
+        let time = |ticks: u64| duration((ticks as f64 / ticks_per_second * 1e9) as u64);
+        let who = tid.map(|tid| threads.label(tid));
+        let of = who.as_ref().map_or(String::new(), |who| format!(" in {who}"));
+        let who = who.unwrap_or_default();
+        match self {
+            Self::Took { kind, name, ticks } => format!("{kind} {name} took {}{of}", time(*ticks)),
+            Self::Waited { how, ticks } => format!("{who} {how} for {}", time(*ticks)),
+            Self::Ended { status } => match (status & 0x7f, status >> 8 & 0xff) {
+                (0, code) => format!("{who} ended with code {code}"),
+                (signal, _) => format!("{who} was ended by {}", signal_name(signal as u8)),
+            },
+            Self::Hit { name } => format!("{name} was hit{of}"),
+            Self::Message(text) => format!("message{of}: {text}"),
+            Self::Value { name, value } => format!("{name} is {value}{of}"),
+        }
+    }
+}
+
+/// Definitions that are read, by their names in JSON.
+const DEFINITIONS: [&str; 6] =
+    ["session", "processes", "clients", "counters", "probes", "tracepoints"];
+
+/// Whether that JSON is of a definition of this name.
+fn is_named(json: &[u8], name: &str) -> bool {
+    json.strip_prefix(b"{\"")
+        .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+        .is_some_and(|rest| rest.first() == Some(&b'"'))
+}

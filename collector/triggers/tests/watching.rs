@@ -1,0 +1,427 @@
+//! Recordings that go on, chunk by chunk, and what triggers see of them.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use syscollect_model::{Lane, LaneKind, SessionInfo, Ticks};
+use syscollect_records::{
+    ClockRecord, ProbeRecord, RecordKind, SchedRecord, Stamp, TaskRecord, ZoneChunk, ZoneLogChunk,
+    task_state,
+};
+use syscollect_store::{
+    Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument,
+    ProbeDefinition, ProbeRole,
+};
+use syscollect_triggers::{Firing, Watcher};
+use syscollect_zone_protocol::log::{EntryWords, Location};
+use syscollect_zone_protocol::{Attribute, Event, Item, TextRole, Value, ValueType};
+
+/// A tick is a microsecond.
+const TICKS_PER_SECOND: f64 = 1e6;
+const MS: u64 = 1000;
+
+/// A recorder whose lanes are written by the test.
+struct Recorder {
+    watcher: Watcher,
+    /// Chunks and records of each lane so far.
+    lanes: BTreeMap<Lane, (u64, u64)>,
+    log_bytes: u32,
+}
+
+impl Recorder {
+    fn new(triggers: &[&str]) -> Self {
+        let triggers = triggers.iter().map(|text| text.parse().expect("it is one")).collect();
+        let watcher = Watcher::new(triggers).expect("they can fire");
+        let mut recorder = Self { watcher, lanes: BTreeMap::new(), log_bytes: 0 };
+        recorder.define(&Definition::Session(Box::new(SessionInfo {
+            tick_rate_hz: TICKS_PER_SECOND,
+            ..SessionInfo::default()
+        })));
+        let readings: Vec<u8> = [0u64, 1_000_000]
+            .iter()
+            .flat_map(|ticks| {
+                let stamp = Stamp::new(*ticks, RecordKind::Clock);
+                let nanoseconds = ticks * 1000;
+                let record = ClockRecord {
+                    stamp,
+                    monotonic: nanoseconds,
+                    monotonic_raw: nanoseconds,
+                    boottime: nanoseconds,
+                    realtime: nanoseconds,
+                    ..ClockRecord::default()
+                };
+                record.as_bytes().to_vec()
+            })
+            .collect();
+        recorder.records(Lane::new(LaneKind::Clock, 0), 0, 1_000_000, ClockRecord::SIZE, readings);
+        recorder
+    }
+
+    fn define(&mut self, definition: &Definition) {
+        definition.chunks().into_iter().for_each(|chunk| self.watcher.feed(chunk));
+    }
+
+    /// What is called so is there from the beginning.
+    fn processes(&mut self, names: &[(u32, &str)]) {
+        let process = |(pid, name): &(u32, &str)| KnownProcess {
+            pid: *pid,
+            threads: vec![KnownThread { tid: *pid, name: (*name).into(), asleep: None }],
+            ..KnownProcess::default()
+        };
+        self.define(&Definition::Processes(names.iter().map(process).collect()));
+    }
+
+    fn chunk(&mut self, lane: Lane, first: u64, last: u64, stride: usize, data: Vec<u8>) -> Chunk {
+        let (chunks, before) = self.lanes.entry(lane).or_default();
+        let records = data.len().checked_div(stride).unwrap_or(1) as u32;
+        let header = ChunkHeader {
+            lane,
+            sequence: *chunks,
+            first: Ticks(first),
+            last: Ticks(last),
+            current_tid: u32::MAX,
+            stride: stride as u32,
+            records_before: *before,
+            records,
+            length: data.len() as u32,
+        };
+        *chunks += 1;
+        *before += u64::from(records);
+        Chunk { header, data }
+    }
+
+    fn records(&mut self, lane: Lane, first: u64, last: u64, stride: usize, data: Vec<u8>) {
+        let chunk = self.chunk(lane, first, last, stride, data);
+        self.watcher.feed(chunk);
+    }
+
+    /// Scheduling events of a CPU: ticks and what they are.
+    fn sched(&mut self, cpu: u16, events: &[(u64, SchedRecord)]) {
+        let chunk = self.sched_chunk(cpu, events);
+        self.watcher.feed(chunk);
+    }
+
+    fn sched_chunk(&mut self, cpu: u16, events: &[(u64, SchedRecord)]) -> Chunk {
+        let data = events.iter().flat_map(|(ticks, record)| {
+            let kind = RecordKind::from_number(record.stamp.split().1).expect("it has one");
+            let record = SchedRecord { stamp: Stamp::new(*ticks, kind), ..*record };
+            record.as_bytes().to_vec()
+        });
+        let (first, last) = (events[0].0, events[events.len() - 1].0);
+        self.chunk(Lane::new(LaneKind::Sched, cpu), first, last, SchedRecord::SIZE, data.collect())
+    }
+
+    fn task(&mut self, cpu: u16, ticks: u64, kind: RecordKind, task: TaskRecord) {
+        let record = TaskRecord { stamp: Stamp::new(ticks, kind), ..task };
+        let lane = Lane::new(LaneKind::Task, cpu);
+        self.records(lane, ticks, ticks, TaskRecord::SIZE, record.as_bytes().to_vec());
+    }
+
+    /// An entry of the log of program 1; its number.
+    fn log(&mut self, entry: &EntryWords) -> u32 {
+        let position = self.log_bytes;
+        let chunk = ZoneLogChunk { client: 1, position, reserved: 0 };
+        let mut data = chunk.as_bytes().to_vec();
+        data.extend(entry.header().to_le_bytes());
+        entry.body().iter().for_each(|word| data.extend(word.to_le_bytes()));
+        self.log_bytes += entry.size() as u32;
+        self.records(Lane::new(LaneKind::ZoneLog, 0), 0, 0, 0, data);
+        position / 8 + 1
+    }
+
+    fn zone_name(&mut self, name: &str) -> u32 {
+        let location =
+            Location { line: 1, color: 0, name: name.as_bytes(), function: b"", file: b"" };
+        let mut entry = EntryWords::new();
+        entry.location(location);
+        self.log(&entry)
+    }
+
+    /// Items of thread 70 of program 1.
+    fn items(&mut self, items: &[Item]) {
+        let chunk = ZoneChunk { client: 1, tid: 70, owner: 1, reserved: 0 };
+        let mut data = chunk.as_bytes().to_vec();
+        for item in items {
+            item.encode().iter().for_each(|word| data.extend(word.to_le_bytes()));
+        }
+        let ticks = items.iter().filter_map(|item| match item {
+            Item::Stamped { ticks, .. } => Some(*ticks),
+            Item::Attribute(_) => None,
+        });
+        let ticks: Vec<u64> = ticks.collect();
+        let lane = Lane::new(LaneKind::Zone, 0);
+        let mut chunk = self.chunk(lane, ticks[0], ticks[ticks.len() - 1], 0, data);
+        chunk.header.records = items.len() as u32;
+        self.watcher.feed(chunk);
+    }
+
+    /// What fired by then: the triggers' names, ticks, threads and reasons.
+    fn fired(&mut self, now: u64) -> Vec<(String, u64, Option<u32>, String)> {
+        self.watcher.nothing_before(Ticks(now));
+        let fired = self.watcher.fired().into_iter();
+        fired.map(|Firing { trigger, at, tid, reason, .. }| (trigger, at.0, tid, reason)).collect()
+    }
+}
+
+fn waking(tid: u32) -> SchedRecord {
+    SchedRecord { stamp: Stamp::new(0, RecordKind::Waking), tid, ..SchedRecord::default() }
+}
+
+fn switch(tid: u32, state: u8) -> SchedRecord {
+    SchedRecord { stamp: Stamp::new(0, RecordKind::Switch), tid, state, ..SchedRecord::default() }
+}
+
+fn stamped(ticks: u64, event: Event) -> Item {
+    Item::Stamped { ticks, event }
+}
+
+fn zone(location: u32, depth: u32) -> Event {
+    Event::ZoneBegin { location, depth }
+}
+
+fn name(name: &str) -> [u8; 16] {
+    let mut comm = [0; 16];
+    comm[..name.len()].copy_from_slice(name.as_bytes());
+    comm
+}
+
+fn fired(trigger: &str, at: u64, tid: u32, reason: &str) -> (String, u64, Option<u32>, String) {
+    (trigger.into(), at, Some(tid), reason.into())
+}
+
+#[test]
+fn a_thread_that_starves_is_reported_while_it_still_waits_and_another_is_not() {
+    let mut recorder = Recorder::new(&["starved: waiting server > 20ms"]);
+    recorder.processes(&[(7, "server"), (8, "other")]);
+    recorder.sched(0, &[(100 * MS, waking(7)), (100 * MS, waking(8))]);
+    assert_eq!(recorder.fired(119 * MS), []);
+    let reason = "server 7 waits for a CPU for 21 ms";
+    assert_eq!(recorder.fired(121 * MS), [fired("starved", 120 * MS, 7, reason)]);
+    assert_eq!(recorder.fired(900 * MS), []);
+    let statuses = recorder.watcher.statuses();
+    assert_eq!((statuses[0].events, statuses[0].fired), (1, 1));
+    assert_eq!(statuses[0].text, "starved: waiting server > 20ms");
+}
+
+#[test]
+fn a_wakeup_that_arrives_behind_the_switch_that_followed_it_is_no_wait() {
+    let mut recorder = Recorder::new(&["waiting > 20ms"]);
+    recorder.sched(1, &[(102 * MS, switch(7, 0))]);
+    recorder.sched(0, &[(100 * MS, waking(7))]);
+    assert_eq!(recorder.fired(900 * MS), []);
+}
+
+#[test]
+fn a_zone_that_takes_too_long_is_reported_where_it_ends() {
+    let mut recorder = Recorder::new(&["slow: zone request > 20ms"]);
+    recorder.processes(&[(70, "server")]);
+    let client = ClientDefinition { client: 1, pid: 70, ..ClientDefinition::default() };
+    recorder.define(&Definition::Clients(vec![client]));
+    let (request, other) = (recorder.zone_name("request"), recorder.zone_name("other"));
+    recorder.items(&[
+        stamped(100 * MS, zone(other, 0)),
+        stamped(101 * MS, zone(request, 1)),
+        stamped(110 * MS, Event::ZoneEnd { depth: 1 }),
+        stamped(120 * MS, zone(request, 1)),
+        stamped(150 * MS, Event::ZoneEnd { depth: 1 }),
+        stamped(190 * MS, Event::ZoneEnd { depth: 0 }),
+    ]);
+    let reason = "zone request took 30 ms in server 70";
+    assert_eq!(recorder.fired(200 * MS), [fired("slow", 150 * MS, 70, reason)]);
+}
+
+#[test]
+fn a_zone_whose_end_may_have_been_lost_is_not_made_longer() {
+    let mut recorder = Recorder::new(&["slow: zone request > 20ms"]);
+    let request = recorder.zone_name("request");
+    recorder.items(&[stamped(100 * MS, zone(request, 0))]);
+    // A chunk that nobody sees.
+    recorder.chunk(Lane::new(LaneKind::Zone, 0), 0, 0, 0, Vec::new());
+    recorder.items(&[stamped(200 * MS, Event::ZoneEnd { depth: 0 })]);
+    assert_eq!(recorder.fired(300 * MS), []);
+}
+
+#[test]
+fn messages_and_plots_are_looked_at() {
+    let mut recorder =
+        Recorder::new(&["alarm: message in server \"p99\"", "queue: plot queue > 100"]);
+    recorder.processes(&[(70, "server")]);
+    let mut entry = EntryWords::new();
+    entry.plot(ValueType::Unsigned, "queue", "");
+    let plot = recorder.log(&entry);
+    let value = |value| Event::Plot { plot, value: Value::Unsigned(value) };
+    let mut items = vec![stamped(100 * MS, Event::Message { string: 0, color: 0 })];
+    let text = "the p99 is far too high, says the alarm";
+    items
+        .extend(Attribute::text_pieces(TextRole::Message, 0, text.as_bytes()).map(Item::Attribute));
+    items.push(stamped(110 * MS, value(100)));
+    items.push(stamped(120 * MS, value(101)));
+    items.push(stamped(130 * MS, value(200)));
+    recorder.items(&items);
+    let expected = [
+        fired("alarm", 100 * MS, 70, &format!("message in server 70: {text}")),
+        fired("queue", 120 * MS, 70, "queue is 101 in server 70"),
+    ];
+    assert_eq!(recorder.fired(200 * MS), expected);
+}
+
+#[test]
+fn a_process_ends_as_asked_even_if_its_beginning_arrives_later() {
+    let mut recorder =
+        Recorder::new(&["failed: exit server code 3", "crashed: crash", "any: exit other"]);
+    let of = |tid, exit_code| TaskRecord {
+        tid,
+        tgid: tid,
+        comm: name("server"),
+        exit_code,
+        ..TaskRecord::default()
+    };
+    recorder.task(1, 120 * MS, RecordKind::Exit, of(7, 3 << 8));
+    recorder.task(0, 100 * MS, RecordKind::Fork, of(7, 0));
+    recorder.task(1, 130 * MS, RecordKind::Exit, of(8, 4 << 8));
+    recorder.task(1, 140 * MS, RecordKind::Exit, of(9, 0x80 | 11));
+    let expected = [
+        fired("failed", 120 * MS, 7, "server 7 ended with code 3"),
+        fired("crashed", 140 * MS, 9, "server 9 was ended by SIGSEGV"),
+    ];
+    assert_eq!(recorder.fired(200 * MS), expected);
+}
+
+#[test]
+fn a_hit_is_looked_at_and_a_call_is_timed() {
+    let mut recorder =
+        Recorder::new(&["large: hit alloc if size > 4096", "slow: function alloc > 5ms"]);
+    let probe = |probe, role| ProbeDefinition {
+        probe,
+        role,
+        pair: 1,
+        name: "alloc".into(),
+        arguments: vec![ProbeArgument { name: "size".into(), size: 8, ..Default::default() }],
+        ..ProbeDefinition::default()
+    };
+    let definitions = vec![probe(1, ProbeRole::FunctionEntry), probe(2, ProbeRole::FunctionExit)];
+    recorder.define(&Definition::Probes(definitions));
+    let mut hit = |ticks, probe, size: u64| {
+        let record = ProbeRecord {
+            stamp: Stamp::new(ticks, RecordKind::Probe),
+            tid: 7,
+            tgid: 7,
+            probe,
+            size: ProbeRecord::SIZE as u16 + 8,
+            arguments: 1,
+            stack_pointer: 0x7000,
+            ..ProbeRecord::default()
+        };
+        let data = [record.as_bytes(), &size.to_le_bytes()].concat();
+        recorder.records(Lane::new(LaneKind::Probe, 0), ticks, ticks, 0, data);
+    };
+    hit(100 * MS, 1, 4096);
+    hit(101 * MS, 2, 0);
+    hit(110 * MS, 1, 4097);
+    hit(120 * MS, 2, 0);
+    let expected = [
+        fired("large", 110 * MS, 7, "alloc was hit in thread 7"),
+        fired("slow", 120 * MS, 7, "function alloc took 10 ms in thread 7"),
+    ];
+    assert_eq!(recorder.fired(200 * MS), expected);
+}
+
+#[test]
+fn a_trigger_rests_and_has_a_limit_and_its_snapshot_may_be_later() {
+    let mut recorder = Recorder::new(&["m: message \"\", limit 2, pause 1s, after 500ms, last 3s"]);
+    let message = |at| stamped(at * MS, Event::Message { string: 0, color: 0 });
+    recorder.items(&[100, 200, 1200, 3000].map(message));
+    recorder.watcher.nothing_before(Ticks(4000 * MS));
+    let due: Vec<_> = recorder.watcher.fired().iter().map(|of| (of.at.0, of.due.0)).collect();
+    assert_eq!(due, [(100 * MS, 600 * MS), (1200 * MS, 1700 * MS)]);
+    let status = recorder.watcher.statuses().remove(0);
+    assert_eq!((status.events, status.fired, status.paused, status.limited), (4, 2, 1, 1));
+}
+
+#[test]
+fn triggers_that_cannot_be_told_apart_or_never_fire_are_refused() {
+    let watcher = |texts: &[&str]| {
+        let triggers = texts.iter().map(|text| text.parse().expect("it is one")).collect();
+        Watcher::new(triggers).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(watcher(&["a: crash", "a: exit"]).contains("two triggers are called \"a\""));
+    assert!(watcher(&["crash, limit 0"]).contains("its limit is 0"));
+    assert!(watcher(&vec!["crash"; 65]).contains("65 triggers"));
+    assert_eq!(watcher(&["a: crash", "b: exit"]), "");
+}
+
+/// Events of one CPU after the other, by time.
+fn any_events() -> impl Strategy<Value = Vec<(u16, u64, u32, u8)>> {
+    let state = prop::sample::select(vec![
+        u8::MAX,
+        0,
+        task_state::INTERRUPTIBLE,
+        task_state::UNINTERRUPTIBLE,
+    ]);
+    prop::collection::vec((0u16..3, 1u64..15, 1u32..6, state), 1..80)
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_which_cpu_arrives_first(
+        events in any_events(),
+        order in prop::collection::vec(any::<u32>(), 80),
+        cuts in prop::collection::vec(1usize..6, 30),
+    ) {
+        let texts = ["waiting > 20ms, pause 0s", "blocked > 30ms, pause 0s"];
+        let (mut straight, mut mixed) = (Recorder::new(&texts), Recorder::new(&texts));
+        let mut at = 100 * MS;
+        let mut by_cpu = BTreeMap::<u16, Vec<(u64, SchedRecord)>>::new();
+        for (cpu, pause, tid, state) in events {
+            at += pause * MS;
+            let record = if state == u8::MAX { waking(tid) } else { switch(tid, state) };
+            straight.sched(cpu, &[(at, record)]);
+            by_cpu.entry(cpu).or_default().push((at, record));
+        }
+        // Chunks of a lane keep their order, those of several come in any.
+        let mut cuts = cuts.iter().cycle();
+        let mut chunks = Vec::new();
+        for (cpu, events) in by_cpu {
+            let mut rest = &events[..];
+            while !rest.is_empty() {
+                let (some, later) = rest.split_at(rest.len().min(*cuts.next().unwrap_or(&1)));
+                chunks.push(mixed.sched_chunk(cpu, some));
+                rest = later;
+            }
+        }
+        let mut keys = order.iter().cycle();
+        let mut queues = BTreeMap::<Lane, std::collections::VecDeque<Chunk>>::new();
+        chunks.into_iter().for_each(|chunk| {
+            queues.entry(chunk.header.lane).or_default().push_back(chunk);
+        });
+        while !queues.is_empty() {
+            let lanes: Vec<Lane> = queues.keys().copied().collect();
+            let lane = lanes[*keys.next().unwrap_or(&0) as usize % lanes.len()];
+            let queue = queues.get_mut(&lane).expect("it is one of them");
+            if let Some(chunk) = queue.pop_front() {
+                mixed.watcher.feed(chunk);
+            }
+            if queue.is_empty() {
+                queues.remove(&lane);
+            }
+        }
+        prop_assert_eq!(straight.fired(at + 100 * MS), mixed.fired(at + 100 * MS));
+    }
+
+    #[test]
+    fn chunks_of_any_content_are_taken(
+        chunks in prop::collection::vec(
+            (0usize..LaneKind::ALL.len(), prop::collection::vec(any::<u8>(), 0..200)), 0..20),
+    ) {
+        let mut recorder = Recorder::new(&[
+            "a: zone * > 0ns", "b: frame > 1x p50", "c: hit * if 0 > 3", "d: tracepoint a:b",
+            "e: waiting > 0ns", "f: exit", "g: message \"\"", "h: counter * > 0", "i: plot * > 0",
+            "j: pair * > 0ns", "k: function * > 0ns",
+        ]);
+        for (kind, data) in chunks {
+            let lane = Lane::new(LaneKind::ALL[kind], 0);
+            let stride = if data.len() % 2 == 0 { 16 } else { 0 };
+            recorder.records(lane, 100, 200, stride, data);
+        }
+        recorder.fired(u64::MAX >> 8);
+    }
+}
