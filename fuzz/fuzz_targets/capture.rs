@@ -4,7 +4,7 @@
 //! Every input is read three times: as it is, with all checksums made to fit, so
 //! that the search gets past them to lengths, decompression and JSON, and the
 //! same behind definitions and clock readings, without which nothing is played.
-//! That is played as if it were being recorded, too.
+//! That is played as if it were being recorded, too, and watched for triggers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,9 +13,10 @@ use std::convert::Infallible;
 use std::sync::LazyLock;
 use syscollect_fuzz::captures::{CHUNK_HEADER, file_header, preamble, sealed};
 use syscollect_merge::{Session, play_live};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time, TrackId};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Ticks, Time, TrackId};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, MAX_CHUNK, ReadBuffer};
+use syscollect_triggers::{Trigger, Watcher, read_triggers};
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes.to_vec());
@@ -23,6 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     static PREAMBLE: LazyLock<Vec<u8>> = LazyLock::new(preamble);
     let file = sealed(PREAMBLE.clone(), bytes);
     play_live_of(&file);
+    watch(&file);
     play(file);
 });
 
@@ -77,6 +79,29 @@ fn play_live_of(file: &[u8]) {
     });
     let Ok(_) = played;
     assert!(counter.open.values().all(|count| *count == 0), "a slice does not end");
+}
+
+/// Watches its chunks for all kinds of triggers, as they would come of a recording that goes on.
+fn watch(file: &[u8]) {
+    static TRIGGERS: LazyLock<Vec<Trigger>> = LazyLock::new(|| {
+        let texts = "a: zone * > 0ns\nb: frame > 1x p50\nc: hit * if 0 > 3\nd: tracepoint a:b\n\
+                     e: waiting > 0ns\nf: exit\ng: message \"\"\nh: counter * > 0\n\
+                     i: plot * > 0\nj: pair * > 0ns\nk: function * > 0ns\nl: blocked > 0ns";
+        read_triggers(texts).expect("they are triggers")
+    });
+    let Ok(reader) = CaptureReader::from_bytes(file.to_vec()) else { return };
+    let mut entries: Vec<_> =
+        reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane)).collect();
+    entries.sort_by_key(|entry| entry.sequence);
+    let mut watcher = Watcher::new(TRIGGERS.clone()).expect("each may fire");
+    for chunk in entries.iter().filter_map(|entry| reader.read(entry).ok()) {
+        let first = chunk.header.first;
+        watcher.feed(chunk);
+        watcher.nothing_before(first);
+    }
+    watcher.nothing_before(Ticks(u64::MAX));
+    let fired = watcher.fired();
+    assert!(fired.is_sorted_by_key(|firing| firing.at));
 }
 
 /// An exporter that counts.

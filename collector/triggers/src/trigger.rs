@@ -1,8 +1,6 @@
 //! A trigger as it is written.
 
-use crate::cause::{
-    Cause, Comparison, Condition, DurationLimit, ExitCondition, NamePattern, Operand, SIGNALS,
-};
+use crate::cause::{Cause, Condition, DurationLimit, ExitCondition, NamePattern, Operand, SIGNALS};
 use crate::error::TriggerError;
 use crate::parser::{Parser, Token, write_duration, write_name, write_quoted};
 use std::fmt;
@@ -295,6 +293,7 @@ impl fmt::Display for DurationLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cause::Comparison;
     use proptest::prelude::*;
 
     fn trigger(text: &str) -> Trigger {

@@ -25,13 +25,16 @@ struct Recorder {
     /// Chunks and records of each lane so far.
     lanes: BTreeMap<Lane, (u64, u64)>,
     log_bytes: u32,
+    /// Who has each CPU after its last chunk.
+    current: BTreeMap<u16, u32>,
 }
 
 impl Recorder {
     fn new(triggers: &[&str]) -> Self {
         let triggers = triggers.iter().map(|text| text.parse().expect("it is one")).collect();
         let watcher = Watcher::new(triggers).expect("they can fire");
-        let mut recorder = Self { watcher, lanes: BTreeMap::new(), log_bytes: 0 };
+        let mut recorder =
+            Self { watcher, lanes: BTreeMap::new(), log_bytes: 0, current: BTreeMap::new() };
         recorder.define(&Definition::Session(Box::new(SessionInfo {
             tick_rate_hz: TICKS_PER_SECOND,
             ..SessionInfo::default()
@@ -107,7 +110,13 @@ impl Recorder {
             record.as_bytes().to_vec()
         });
         let (first, last) = (events[0].0, events[events.len() - 1].0);
-        self.chunk(Lane::new(LaneKind::Sched, cpu), first, last, SchedRecord::SIZE, data.collect())
+        let lane = Lane::new(LaneKind::Sched, cpu);
+        let mut chunk = self.chunk(lane, first, last, SchedRecord::SIZE, data.collect());
+        chunk.header.current_tid = self.current.get(&cpu).copied().unwrap_or(u32::MAX);
+        let is_switch = |record: &SchedRecord| record.stamp.split().1 == RecordKind::Switch as u8;
+        let last = events.iter().rev().find(|(_, record)| is_switch(record));
+        self.current.extend(last.map(|(_, record)| (cpu, record.tid)));
+        chunk
     }
 
     fn task(&mut self, cpu: u16, ticks: u64, kind: RecordKind, task: TaskRecord) {
@@ -194,7 +203,7 @@ fn a_thread_that_starves_is_reported_while_it_still_waits_and_another_is_not() {
     recorder.processes(&[(7, "server"), (8, "other")]);
     recorder.sched(0, &[(100 * MS, waking(7)), (100 * MS, waking(8))]);
     assert_eq!(recorder.fired(119 * MS), []);
-    let reason = "server 7 waits for a CPU for 21 ms";
+    let reason = "server 7 waits for a CPU for 21.0 ms";
     assert_eq!(recorder.fired(121 * MS), [fired("starved", 120 * MS, 7, reason)]);
     assert_eq!(recorder.fired(900 * MS), []);
     let statuses = recorder.watcher.statuses();
@@ -225,7 +234,7 @@ fn a_zone_that_takes_too_long_is_reported_where_it_ends() {
         stamped(150 * MS, Event::ZoneEnd { depth: 1 }),
         stamped(190 * MS, Event::ZoneEnd { depth: 0 }),
     ]);
-    let reason = "zone request took 30 ms in server 70";
+    let reason = "zone request took 30.0 ms in server 70";
     assert_eq!(recorder.fired(200 * MS), [fired("slow", 150 * MS, 70, reason)]);
 }
 
@@ -320,7 +329,7 @@ fn a_hit_is_looked_at_and_a_call_is_timed() {
     hit(120 * MS, 2, 0);
     let expected = [
         fired("large", 110 * MS, 7, "alloc was hit in thread 7"),
-        fired("slow", 120 * MS, 7, "function alloc took 10 ms in thread 7"),
+        fired("slow", 120 * MS, 7, "function alloc took 10.0 ms in thread 7"),
     ];
     assert_eq!(recorder.fired(200 * MS), expected);
 }

@@ -60,6 +60,8 @@ fn play(reported: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> 
             match reported.recv_timeout(Duration::from_millis(100)) {
                 Ok(Teed::Chunk(chunk)) => live.feed(chunk)?,
                 Ok(Teed::NothingBefore(ticks)) => live.advance(ticks)?,
+                // Nothing is left out of what is played.
+                Ok(Teed::LeftOut(..)) => {}
                 // Threads of the recorder may keep their ends for longer than it lasts.
                 Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Acquire) => {}
                 Err(_) => return Ok(()),

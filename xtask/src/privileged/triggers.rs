@@ -193,8 +193,8 @@ fn check(capture: &Path, case: &Case, done: &Value) -> Result<Duration> {
         let off = milliseconds(&session, over.abs_diff(at.0));
         ensure!(off < 20.0, "{reason}: {off} ms from where it was");
     }
-    let chunks = reader.lanes().filter(|lane| lane.kind == LaneKind::Sched);
-    let last = chunks.flat_map(|lane| reader.chunks(lane)).map(|chunk| chunk.last.0).max();
+    let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Sched);
+    let last = lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| chunk.last.0).max();
     let late = last.unwrap_or(0).saturating_sub(at.0);
     Ok(Duration::from_micros((milliseconds(&session, late) * 1e3) as u64))
 }
