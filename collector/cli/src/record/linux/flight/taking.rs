@@ -96,6 +96,11 @@ impl Snapshots {
         Self { taker, abandon, counts: Mutex::default(), changed: Condvar::new() }
     }
 
+    /// Something is said on the recording's own track.
+    pub(super) fn log(&self, message: String) {
+        self.taker.log(message);
+    }
+
     /// What the recording holds.
     pub(super) fn held(&self) -> Held {
         self.taker.held()
@@ -152,11 +157,13 @@ impl Snapshots {
         self.spawn(move |snapshots, taken| {
             match taken.and_then(|()| snapshots.publish(&order, &folder)) {
                 Ok(path) => {
+                    snapshots.log(format!("a snapshot was written ({reason})"));
                     eprint_line!("syscollect: snapshot ({reason}): {}", path.display());
                     true
                 }
                 Err(error) => {
                     let why = crate::message(&error);
+                    snapshots.log(format!("no snapshot was written ({reason}): {why}"));
                     eprint_line!("syscollect: no snapshot ({reason}): {why}");
                     false
                 }

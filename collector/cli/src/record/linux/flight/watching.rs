@@ -145,6 +145,9 @@ impl Watching {
             report.triggers = self.watcher.statuses();
             report.unwatched_chunks += unwatched;
         }
+        for Firing { trigger, reason, .. } in &fired {
+            self.snapshots.log(format!("trigger {trigger}: {reason}"));
+        }
         self.due.extend(fired);
         if let Some(now) = now {
             self.take_what_is_due(now);
