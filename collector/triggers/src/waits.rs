@@ -49,6 +49,8 @@ pub(crate) struct Waits {
     /// When one of those that wait now has waited too long at the earliest.
     next_look: u64,
     shortest: u64,
+    /// Any wait may have ended in what is not seen.
+    is_blind: bool,
 }
 
 impl Waits {
@@ -79,6 +81,7 @@ impl Waits {
             current: FxHashMap::default(),
             next_look: 0,
             shortest,
+            is_blind: false,
         })
     }
 
@@ -91,6 +94,14 @@ impl Waits {
         match current {
             u32::MAX => drop(self.current.remove(&cpu)),
             tid => drop(self.current.insert(cpu, tid)),
+        }
+    }
+
+    /// Whether events of this time are missing that nothing tells of yet: no wait is followed then.
+    pub(crate) fn set_blind(&mut self, is_blind: bool) {
+        self.is_blind = is_blind;
+        if is_blind {
+            self.waits.clear();
         }
     }
 
@@ -135,7 +146,7 @@ impl Waits {
     fn begin(&mut self, tid: u32, kind: WaitKind, since: u64) {
         let is_known = self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid);
         // Idle threads have a CPU of their own, and its number of nothing else.
-        if tid != 0 && is_known && self.rules.iter().any(|rule| (rule.of)(kind)) {
+        if tid != 0 && !self.is_blind && is_known && self.rules.iter().any(|rule| (rule.of)(kind)) {
             self.waits.insert(tid, Wait { kind, since, found: 0 });
         }
     }
