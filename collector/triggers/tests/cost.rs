@@ -1,7 +1,6 @@
 //! What watching costs, as a measurement:
 //! `cargo test --release -p syscollect-triggers --test cost -- --ignored --nocapture`.
 
-use std::time::Instant;
 use syscollect_model::{Lane, LaneKind, SessionInfo, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp, task_state};
 use syscollect_store::{Chunk, ChunkHeader, Definition};
@@ -43,6 +42,13 @@ fn sched(at: u64, cpu: u64, number: u64) -> Vec<u8> {
     record.as_bytes().to_vec()
 }
 
+/// What this thread took of CPUs, nanoseconds: others may keep them busy.
+fn cpu_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("it is Linux");
+    let first = text.split(' ').next().expect("it has fields");
+    first.parse().expect("the first is a number")
+}
+
 fn nanoseconds_per_record(triggers: &[&str]) -> f64 {
     let triggers = triggers.iter().map(|text| text.parse().expect("it is one")).collect();
     let mut watcher = Watcher::new(triggers).expect("they may fire");
@@ -78,16 +84,16 @@ fn nanoseconds_per_record(triggers: &[&str]) -> f64 {
         }
     }
     let records: u64 = chunks.iter().map(|chunk| u64::from(chunk.header.records)).sum();
-    let began = Instant::now();
+    let began = cpu_time();
     for (number, chunk) in chunks.into_iter().enumerate() {
         watcher.feed(chunk);
         if (number as u64 + 1).is_multiple_of(CPUS) {
             watcher.nothing_before(Ticks((number as u64 + 1) / CPUS * DRAIN));
         }
     }
-    let took = began.elapsed();
+    let took = cpu_time() - began;
     assert_eq!(watcher.fired(), [], "nobody waited for long");
-    took.as_nanos() as f64 / records as f64
+    took as f64 / records as f64
 }
 
 #[test]
@@ -97,6 +103,7 @@ fn scheduling_events_are_watched_for_nanoseconds_each() {
         &["waiting > 20ms"][..],
         &["waiting > 1ms", "blocked server > 100ms", "uninterruptible > 5s"],
     ] {
-        println!("{:.1} ns/record for {triggers:?}", nanoseconds_per_record(triggers));
+        let best = (0..5).map(|_| nanoseconds_per_record(triggers)).fold(f64::MAX, f64::min);
+        println!("{best:.1} ns/record for {triggers:?}");
     }
 }
