@@ -128,13 +128,12 @@ impl Zones {
                 writer.depth = depth as usize;
             }
             Event::Lost { .. } | Event::ThreadEnd => writer.clear(),
-            Event::AsyncBegin { location, zone, .. } => {
-                if context.logs.location(client, location).is_some()
-                    && !*is_blind
+            Event::AsyncBegin { location, zone, .. }
+                if !*is_blind
                     && async_zones.len() < MOST_OPEN
-                {
-                    async_zones.insert((client, zone), OpenZone { location, began: at });
-                }
+                    && context.logs.location(client, location).is_some() =>
+            {
+                async_zones.insert((client, zone), OpenZone { location, began: at });
             }
             Event::AsyncEnd { zone } => {
                 if let Some(zone) = async_zones.remove(&(client, zone)) {
