@@ -55,6 +55,8 @@ pub(crate) struct Hits {
     /// By pair: what it is called, and who wants to know how long it took.
     pairs: FxHashMap<u32, (Arc<str>, Triggers)>,
     open: FxHashMap<u32, OpenProbes>,
+    /// Whatever is open may have ended in what is not seen.
+    is_blind: bool,
 }
 
 impl Hits {
@@ -122,6 +124,14 @@ impl Hits {
         self.open.clear();
     }
 
+    /// Whether hits of this time are missing that nothing tells of yet: nothing is timed then.
+    pub(crate) fn set_blind(&mut self, is_blind: bool) {
+        self.is_blind = is_blind;
+        if is_blind {
+            self.open.clear();
+        }
+    }
+
     /// A thread has ended.
     pub(crate) fn ended(&mut self, tid: u32) {
         self.open.remove(&tid);
@@ -145,7 +155,7 @@ impl Hits {
             }
         }
         let begins = !probe.durations.is_empty();
-        if !begins && !self.pairs.contains_key(&probe.pair) {
+        if self.is_blind || !begins && !self.pairs.contains_key(&probe.pair) {
             return;
         }
         if self.open.len() >= MOST_THREADS && !self.open.contains_key(&tid) {

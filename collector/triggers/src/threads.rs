@@ -95,6 +95,11 @@ impl Threads {
             || self.threads.get(&thread.pid).is_some_and(|main| pattern.matches(&main.name()))
     }
 
+    /// The thread's process, if it is known.
+    pub(crate) fn process(&self, tid: u32) -> Option<u32> {
+        self.threads.get(&tid).map(|thread| thread.pid)
+    }
+
     /// The thread for people: `worker 1234 of server`.
     pub(crate) fn label(&self, tid: u32) -> String {
         let Some(thread) = self.threads.get(&tid) else { return format!("thread {tid}") };

@@ -10,6 +10,9 @@ use syscollect_records::{RecordKind, SchedRecord, sched_flags, task_state};
 /// Threads of which it is known how they wait; of more it is not looked at.
 const MOST_THREADS: usize = 1 << 18;
 
+/// Nobody knows which thread it is.
+const UNKNOWN: u32 = u32::MAX;
+
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitKind {
@@ -44,11 +47,15 @@ struct Wait {
 pub(crate) struct Waits {
     rules: Vec<WaitRule>,
     waits: FxHashMap<u32, Wait>,
-    /// Who has each CPU, by its number.
-    current: FxHashMap<u16, u32>,
+    /// Who has each CPU, by its number; [`UNKNOWN`].
+    current: Vec<u32>,
+    /// How long a wait may be of which no rule has anything to say, by [`WaitKind`].
+    shortest_of: [u64; 3],
     /// When one of those that wait now has waited too long at the earliest.
     next_look: u64,
     shortest: u64,
+    /// Any wait may have ended in what is not seen.
+    is_blind: bool,
 }
 
 impl Waits {
@@ -72,13 +79,20 @@ impl Waits {
             Some(WaitRule { trigger, who: who.clone(), of, how, longer: ticks(*longer) })
         });
         let rules: Vec<WaitRule> = rules.collect();
+        let kinds = [WaitKind::Runnable, WaitKind::Interruptible, WaitKind::Uninterruptible];
+        let shortest_of = kinds.map(|kind| {
+            let rules = rules.iter().filter(|rule| (rule.of)(kind));
+            rules.map(|rule| rule.longer).min().unwrap_or(u64::MAX)
+        });
         let shortest = rules.iter().map(|rule| rule.longer).min()?;
         Some(Self {
             rules,
             waits: FxHashMap::default(),
-            current: FxHashMap::default(),
+            current: Vec::new(),
+            shortest_of,
             next_look: 0,
             shortest,
+            is_blind: false,
         })
     }
 
@@ -88,9 +102,24 @@ impl Waits {
         if is_missing {
             self.waits.clear();
         }
-        match current {
-            u32::MAX => drop(self.current.remove(&cpu)),
-            tid => drop(self.current.insert(cpu, tid)),
+        self.set_current(cpu, current);
+    }
+
+    /// Who has a CPU from now on; who had it, or [`UNKNOWN`].
+    #[inline]
+    fn set_current(&mut self, cpu: u16, tid: u32) -> u32 {
+        let cpu = usize::from(cpu);
+        if cpu >= self.current.len() {
+            self.current.resize(cpu + 1, UNKNOWN);
+        }
+        std::mem::replace(&mut self.current[cpu], tid)
+    }
+
+    /// Whether events of this time are missing that nothing tells of yet: no wait is followed then.
+    pub(crate) fn set_blind(&mut self, is_blind: bool) {
+        self.is_blind = is_blind;
+        if is_blind {
+            self.waits.clear();
         }
     }
 
@@ -110,13 +139,17 @@ impl Waits {
         const RESUME: u8 = RecordKind::Resume as u8;
         match record.stamp.split().1 {
             SWITCH => {
-                if let Some(previous) = self.current.insert(cpu, record.tid) {
+                let previous = self.set_current(cpu, record.tid);
+                // Idle threads have a CPU of their own, and its number of nothing else.
+                if previous != UNKNOWN && previous != 0 {
                     match wait_of(record) {
                         Some(kind) => self.begin(previous, kind, at),
                         None => drop(self.waits.remove(&previous)),
                     }
                 }
-                self.end(record.tid, at, threads, found);
+                if record.tid != 0 {
+                    self.end(record.tid, at, threads, found);
+                }
             }
             WAKING | WAKEUP_NEW => {
                 self.end(record.tid, at, threads, found);
@@ -126,16 +159,17 @@ impl Waits {
                 if record.state | record.prio | record.next_prio != 0 {
                     self.waits.clear();
                 }
-                self.current.insert(cpu, record.tid);
+                self.set_current(cpu, record.tid);
             }
             _ => {}
         }
     }
 
     fn begin(&mut self, tid: u32, kind: WaitKind, since: u64) {
-        let is_known = self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid);
-        // Idle threads have a CPU of their own, and its number of nothing else.
-        if tid != 0 && is_known && self.rules.iter().any(|rule| (rule.of)(kind)) {
+        if tid == 0 || self.is_blind || self.shortest_of[kind as usize] == u64::MAX {
+            return;
+        }
+        if self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid) {
             self.waits.insert(tid, Wait { kind, since, found: 0 });
         }
     }
@@ -143,7 +177,7 @@ impl Waits {
     /// The thread waits no more: whether it did for too long, if that was not found before.
     fn end(&mut self, tid: u32, at: u64, threads: &Threads, found: &mut Vec<Found>) {
         let Some(mut wait) = self.waits.remove(&tid) else { return };
-        if at.saturating_sub(wait.since) > self.shortest {
+        if at.saturating_sub(wait.since) > self.shortest_of[wait.kind as usize] {
             wait.look(tid, at, &self.rules, threads, found);
         }
     }

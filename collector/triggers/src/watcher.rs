@@ -13,7 +13,7 @@ use crate::tracepoints::Tracepoints;
 use crate::trigger::Trigger;
 use crate::waits::Waits;
 use crate::zones::{TicksLimits, ZoneContext, Zones};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,6 +27,10 @@ pub(crate) const MOST_TRIGGERS: usize = 64;
 /// Causes that wait for [`Watcher::fired`] to be called.
 const MOST_FIRINGS: usize = 1024;
 
+/// How much younger the records of a chunk that was left out may be than what is decided on when
+/// that is told, seconds: records are on their way for a fraction of that.
+const BLIND_SECONDS: f64 = 1.0;
+
 /// A trigger fired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firing {
@@ -38,6 +42,8 @@ pub struct Firing {
     pub due: Ticks,
     /// The thread that it is about, if it is about one.
     pub tid: Option<u32>,
+    /// Its process, where that is known.
+    pub pid: Option<u32>,
     /// What happened, in words: some of them are names that programs made up.
     pub reason: String,
     /// Only the last part of what is held is wanted.
@@ -76,6 +82,9 @@ pub struct Watcher {
     timed: Option<Timed>,
     wants_waits: bool,
     wants_exits: bool,
+    /// Kinds of lanes of which chunks were left out, and until when what is open may have ended in
+    /// them; `None` until it is known how far the recording is.
+    blind: FxHashMap<LaneKind, Option<u64>>,
     /// Programs that ended, and when: what they wrote before comes a moment later.
     ended_programs: VecDeque<(u64, Vec<u32>)>,
     found: Vec<Found>,
@@ -131,6 +140,7 @@ impl Watcher {
                 )
             }),
             wants_exits: is(|cause| matches!(cause, Cause::Exit(..) | Cause::Crash(_))),
+            blind: FxHashMap::default(),
             ended_programs: VecDeque::new(),
             found: Vec::new(),
             firings: Vec::new(),
@@ -161,16 +171,24 @@ impl Watcher {
         }
     }
 
-    /// Chunks of that lane were left out here: its next one says so, too, but what is open now may
-    /// end in them.
+    /// Chunks of that lane were left out here. Its next one says so, too, but may come much later,
+    /// and until then other lanes' records would be taken for the end of what ended in them: what
+    /// is open is forgotten, and what begins beside them, in records that wait to be decided on or
+    /// come soon, is not followed.
     pub fn left_out(&mut self, lane: Lane) {
-        match (lane.kind, &mut self.timed) {
-            (LaneKind::Sched, Some(Timed { waits: Some(waits), .. })) => {
-                waits.chunk(lane.index, u32::MAX, true);
-            }
-            (LaneKind::Probe, _) => self.hits.missing(),
-            _ => {}
+        self.blind.insert(lane.kind, None);
+    }
+
+    /// Tells everyone whether records are missing beside those up to now, which are decided on next.
+    fn set_blind(&mut self, now: u64, timed: &mut Timed) {
+        let is_blind = |kind| self.blind.contains_key(&kind);
+        if let Some(waits) = &mut timed.waits {
+            waits.set_blind(is_blind(LaneKind::Sched));
         }
+        self.hits.set_blind(is_blind(LaneKind::Probe));
+        self.zones.set_blind(is_blind(LaneKind::Zone));
+        let longest = (BLIND_SECONDS * timed.ticks_per_second) as u64;
+        self.blind.retain(|_, until| now < *until.get_or_insert(now.saturating_add(longest)));
     }
 
     fn define(&mut self, json: &[u8]) {
@@ -222,6 +240,7 @@ impl Watcher {
     pub fn nothing_before(&mut self, now: Ticks) {
         self.records.nothing_before(now);
         let Some(mut timed) = self.timed.take() else { return };
+        self.set_blind(now.0, &mut timed);
         // What was found is decided in between: it could be much.
         let mut records = std::mem::take(&mut self.records);
         records.take_each(|lane, at, record| {
@@ -324,6 +343,8 @@ impl Watcher {
 
     /// Decides which of what was found fires.
     fn decide(&mut self, ticks_per_second: f64) {
+        // Who waits is found in no order, and the first may be the last that a limit allows.
+        self.found.sort_by_key(|found| (found.at, found.trigger, found.tid));
         for Found { trigger, at, tid, what } in std::mem::take(&mut self.found) {
             let Watched { trigger, pace, status } = &mut self.triggers[trigger];
             status.events += 1;
@@ -339,6 +360,7 @@ impl Watcher {
                         at: Ticks(at),
                         due: Ticks(at.saturating_add(after)),
                         tid,
+                        pid: tid.and_then(|tid| self.threads.process(tid)),
                         reason: what.reason(tid, &self.threads, ticks_per_second),
                         last: trigger.last,
                     });

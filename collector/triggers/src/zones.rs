@@ -60,6 +60,8 @@ pub(crate) struct Zones {
     frames: FxHashMap<(u32, u32), u64>,
     /// Who a message has to be of, by trigger.
     senders: FxHashMap<usize, NamePattern>,
+    /// What may end on any thread may have ended in what is not seen.
+    is_blind: bool,
 }
 
 impl Zones {
@@ -85,6 +87,16 @@ impl Zones {
         (writer.client, writer.tid, writer.owner) = (client, tid, owner);
     }
 
+    /// Whether items of this time are missing that nothing tells of yet: frames and async zones,
+    /// which may end on any thread, are not timed then. The next chunk of a thread tells of its own.
+    pub(crate) fn set_blind(&mut self, is_blind: bool) {
+        self.is_blind = is_blind;
+        if is_blind {
+            self.frames.clear();
+            self.async_zones.clear();
+        }
+    }
+
     /// Programs have ended.
     pub(crate) fn forget(&mut self, is_over: impl Fn(u32) -> bool) {
         self.writers.retain(|_, writer| !is_over(writer.client));
@@ -98,7 +110,7 @@ impl Zones {
         let Some(first) = words.first() else { return };
         let (item, attributes) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
-        let Self { writers, async_zones, frames, senders } = self;
+        let Self { writers, async_zones, frames, senders, is_blind } = self;
         let Some(writer) = writers.get_mut(&lane) else { return };
         let (client, tid) = (writer.client, writer.tid);
         match event {
@@ -116,12 +128,12 @@ impl Zones {
                 writer.depth = depth as usize;
             }
             Event::Lost { .. } | Event::ThreadEnd => writer.clear(),
-            Event::AsyncBegin { location, zone, .. } => {
-                if context.logs.location(client, location).is_some()
+            Event::AsyncBegin { location, zone, .. }
+                if !*is_blind
                     && async_zones.len() < MOST_OPEN
-                {
-                    async_zones.insert((client, zone), OpenZone { location, began: at });
-                }
+                    && context.logs.location(client, location).is_some() =>
+            {
+                async_zones.insert((client, zone), OpenZone { location, began: at });
             }
             Event::AsyncEnd { zone } => {
                 if let Some(zone) = async_zones.remove(&(client, zone)) {
@@ -134,7 +146,7 @@ impl Zones {
                     FramePhase::Mark | FramePhase::End => frames.remove(&(client, set)),
                     FramePhase::Begin => None,
                 };
-                if phase != FramePhase::End && frames.len() < MOST_OPEN {
+                if phase != FramePhase::End && !*is_blind && frames.len() < MOST_OPEN {
                     frames.insert((client, set), at);
                 }
                 if let Some(began) = began {

@@ -13,7 +13,7 @@ use syscollect_store::{
 };
 use syscollect_triggers::{Firing, Watcher};
 use syscollect_zone_protocol::log::{EntryWords, Location};
-use syscollect_zone_protocol::{Attribute, Event, Item, TextRole, Value, ValueType};
+use syscollect_zone_protocol::{Attribute, Event, FramePhase, Item, TextRole, Value, ValueType};
 
 /// A tick is a microsecond.
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -163,6 +163,23 @@ impl Recorder {
         self.watcher.feed(chunk);
     }
 
+    /// A hit of thread 7.
+    fn hit(&mut self, cpu: u16, ticks: u64, probe: u32, arguments: &[u64]) {
+        let record = ProbeRecord {
+            stamp: Stamp::new(ticks, RecordKind::Probe),
+            tid: 7,
+            tgid: 7,
+            probe,
+            size: (ProbeRecord::SIZE + 8 * arguments.len()) as u16,
+            arguments: arguments.len() as u8,
+            stack_pointer: 0x7000,
+            ..ProbeRecord::default()
+        };
+        let mut data = record.as_bytes().to_vec();
+        arguments.iter().for_each(|word| data.extend(word.to_le_bytes()));
+        self.records(Lane::new(LaneKind::Probe, cpu), ticks, ticks, 0, data);
+    }
+
     /// What fired by then: the triggers' names, ticks, threads and reasons.
     fn fired(&mut self, now: u64) -> Vec<(String, u64, Option<u32>, String)> {
         self.watcher.nothing_before(Ticks(now));
@@ -217,6 +234,61 @@ fn a_wakeup_that_arrives_behind_the_switch_that_followed_it_is_no_wait() {
     recorder.sched(1, &[(102 * MS, switch(7, 0))]);
     recorder.sched(0, &[(100 * MS, waking(7))]);
     assert_eq!(recorder.fired(900 * MS), []);
+}
+
+#[test]
+fn a_wait_that_may_have_ended_in_a_chunk_that_was_left_out_is_no_wait() {
+    let mut recorder = Recorder::new(&["waiting > 20ms, pause 0s"]);
+    // It is not decided on yet when it turns out that what follows it is missing.
+    recorder.sched(0, &[(100 * MS, waking(7))]);
+    recorder.watcher.left_out(Lane::new(LaneKind::Sched, 0));
+    // The CPU says nothing more: who is on it now runs on.
+    recorder.sched(1, &[(110 * MS, waking(8))]);
+    assert_eq!(recorder.fired(90 * MS), []);
+    assert_eq!(recorder.fired(160 * MS), []);
+    recorder.sched(1, &[(170 * MS, switch(7, 0))]);
+    assert_eq!(recorder.fired(1200 * MS), []);
+    recorder.sched(1, &[(1300 * MS, waking(9))]);
+    let reason = "thread 9 waits for a CPU for 100 ms";
+    assert_eq!(recorder.fired(1400 * MS), [fired("waiting", 1320 * MS, 9, reason)]);
+}
+
+#[test]
+fn a_frame_or_a_pair_that_may_have_ended_on_another_thread_or_cpu_is_not_made_longer() {
+    for is_left_out in [false, true] {
+        let mut recorder = Recorder::new(&["frame > 33ms", "pair work > 33ms"]);
+        let probe = |probe, role| ProbeDefinition {
+            probe,
+            role,
+            pair: 1,
+            name: "work".into(),
+            ..ProbeDefinition::default()
+        };
+        let definitions = vec![probe(1, ProbeRole::ZoneBegin), probe(2, ProbeRole::ZoneEnd)];
+        recorder.define(&Definition::Probes(definitions));
+        let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
+        recorder.items(&[stamped(100 * MS, mark)]);
+        recorder.hit(0, 100 * MS, 1, &[]);
+        if is_left_out {
+            recorder.watcher.left_out(Lane::new(LaneKind::Zone, 1));
+            recorder.watcher.left_out(Lane::new(LaneKind::Probe, 1));
+        }
+        recorder.items(&[stamped(200 * MS, mark)]);
+        recorder.hit(0, 200 * MS, 2, &[]);
+        assert_eq!(recorder.fired(300 * MS).len(), if is_left_out { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn of_those_that_wait_too_long_at_a_time_the_first_is_the_one_that_a_limit_allows() {
+    let mut recorder = Recorder::new(&["waiting > 20ms, limit 1"]);
+    let wakings: Vec<_> =
+        (0..50).map(|number| ((100 + number) * MS, waking(90 - number as u32))).collect();
+    recorder.sched(0, &wakings);
+    let reason = "thread 90 waits for a CPU for 800 ms";
+    assert_eq!(recorder.fired(900 * MS), [fired("waiting", 120 * MS, 90, reason)]);
+    let status = recorder.watcher.statuses().remove(0);
+    assert_eq!((status.events, status.fired, status.limited), (50, 1, 49));
 }
 
 #[test]
@@ -309,24 +381,10 @@ fn a_hit_is_looked_at_and_a_call_is_timed() {
     };
     let definitions = vec![probe(1, ProbeRole::FunctionEntry), probe(2, ProbeRole::FunctionExit)];
     recorder.define(&Definition::Probes(definitions));
-    let mut hit = |ticks, probe, size: u64| {
-        let record = ProbeRecord {
-            stamp: Stamp::new(ticks, RecordKind::Probe),
-            tid: 7,
-            tgid: 7,
-            probe,
-            size: ProbeRecord::SIZE as u16 + 8,
-            arguments: 1,
-            stack_pointer: 0x7000,
-            ..ProbeRecord::default()
-        };
-        let data = [record.as_bytes(), &size.to_le_bytes()].concat();
-        recorder.records(Lane::new(LaneKind::Probe, 0), ticks, ticks, 0, data);
-    };
-    hit(100 * MS, 1, 4096);
-    hit(101 * MS, 2, 0);
-    hit(110 * MS, 1, 4097);
-    hit(120 * MS, 2, 0);
+    recorder.hit(0, 100 * MS, 1, &[4096]);
+    recorder.hit(0, 101 * MS, 2, &[0]);
+    recorder.hit(0, 110 * MS, 1, &[4097]);
+    recorder.hit(0, 120 * MS, 2, &[0]);
     let expected = [
         fired("large", 110 * MS, 7, "alloc was hit in thread 7"),
         fired("slow", 120 * MS, 7, "function alloc took 10.0 ms in thread 7"),
