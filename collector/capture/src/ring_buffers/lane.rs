@@ -10,8 +10,6 @@ use super::{Records, Ring};
 
 use crate::stage::{CHUNK_BYTES, Flush, Stage, count_stacks};
 
-/// Records wait at most this long for others to share a chunk with.
-
 /// Chunks that are taken from a lane in one turn: what a ring of 4 MiB holds, twice.
 const MOST_CHUNKS: usize = 128;
 
