@@ -236,7 +236,7 @@ impl Collector {
     /// Collects until told to stop.
     pub(crate) fn run(mut self) -> EndedRecording {
         go_first();
-        let mut pace = SleepPace::new();
+        let mut pace = SleepPace::new(self.flush);
         let mut rounds = self.output.sink.tee().map(Tee::rounds);
         while !self.output.shared.stop.load(Ordering::Acquire) {
             let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
@@ -460,11 +460,18 @@ struct SleepPace {
     sleep: Duration,
     /// How much later than asked it came; what was seen once is expected again for a while.
     late: Duration,
+    longest: Duration,
 }
 
 impl SleepPace {
-    fn new() -> Self {
-        Self { last: Instant::now(), sleep: SHORTEST_SLEEP, late: Duration::ZERO }
+    fn new(flush: Flush) -> Self {
+        Self {
+            last: Instant::now(),
+            sleep: SHORTEST_SLEEP,
+            late: Duration::ZERO,
+            // Who waits for what happens now does not wait for this.
+            longest: LONGEST_SLEEP.min(flush.longest_wait()),
+        }
     }
 
     /// The lanes were emptied, beginning `at` that time, when the fullest was `fullest`, 0 to 1.
@@ -478,7 +485,7 @@ impl SleepPace {
         let late = passed.saturating_sub(self.sleep).min(LONGEST_LATENESS);
         self.late = late.max(self.late.mul_f64(0.9));
         let until_wanted = passed.min(LONGEST_LATENESS).mul_f64(WANTED_FILL / fullest.max(0.001));
-        let longest = LONGEST_SLEEP.min(2 * self.sleep);
+        let longest = self.longest.min(2 * self.sleep);
         self.sleep = until_wanted.saturating_sub(self.late).min(longest).max(SHORTEST_SLEEP);
         self.sleep
     }
@@ -493,19 +500,22 @@ mod tests {
     }
 
     fn after(fullest: f64) -> Duration {
-        SleepPace { sleep: ms(20), ..SleepPace::new() }.next(ms(20), fullest)
+        SleepPace { sleep: ms(20), ..SleepPace::new(Flush::USUAL) }.next(ms(20), fullest)
     }
 
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
         assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
         assert_eq!(after(0.0), LONGEST_SLEEP);
-        assert_eq!(SleepPace { sleep: ms(1), ..SleepPace::new() }.next(ms(1), 1.0), SHORTEST_SLEEP);
+        assert_eq!(
+            SleepPace { sleep: ms(1), ..SleepPace::new(Flush::USUAL) }.next(ms(1), 1.0),
+            SHORTEST_SLEEP
+        );
     }
 
     #[test]
     fn who_comes_late_sleeps_less_but_not_when_nothing_happens() {
-        let mut pace = SleepPace { sleep: ms(20), ..SleepPace::new() };
+        let mut pace = SleepPace { sleep: ms(20), ..SleepPace::new(Flush::USUAL) };
         // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as
         // wanted.
         assert_eq!(pace.next(ms(60), 0.5), SHORTEST_SLEEP);

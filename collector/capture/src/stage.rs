@@ -22,7 +22,7 @@ impl Flush {
     /// What is written to a file.
     pub(crate) const USUAL: Self = Self::After(Duration::from_millis(500));
     /// Where somebody waits for what happens now.
-    pub(crate) const WATCHED: Self = Self::After(Duration::from_millis(40));
+    pub(crate) const WATCHED: Self = Self::After(Duration::from_millis(20));
 
     /// Whether nothing stays waiting.
     pub(crate) fn is_all(self) -> bool {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use syscollect_usdt_client::{message, plot, set_thread_name, zone};
+use syscollect_usdt_client::{message, plot, zone};
 
 use crate::instrumented::wait_for_recorder;
 use crate::system::{pin, ticks, tid};
@@ -23,12 +24,11 @@ pub(crate) fn run(what: &str, size: u64) -> Result<()> {
         }),
         "message" => marked(|| message!("alarm {size}")),
         "plot" => marked(|| plot!("queue length", size)),
-        "blocked" => {
-            set_thread_name("sleeper");
+        "blocked" => join(named("sleeper", move || {
             std::thread::sleep(time);
             report();
             Ok(())
-        }
+        })?),
         "starved" => starve(time),
         "exit" => {
             report();
@@ -57,8 +57,7 @@ fn starve(time: Duration) -> Result<()> {
     let is_over = Arc::new(AtomicBool::new(false));
     let starved = {
         let is_over = Arc::clone(&is_over);
-        std::thread::spawn(move || -> Result<()> {
-            set_thread_name("starved");
+        named("starved", move || {
             pin(CPU)?;
             be_nice(19)?;
             while !is_over.load(Ordering::Relaxed) {
@@ -66,7 +65,7 @@ fn starve(time: Duration) -> Result<()> {
             }
             report();
             Ok(())
-        })
+        })?
     };
     std::thread::sleep(Duration::from_millis(200));
     pin(CPU)?;
@@ -76,9 +75,21 @@ fn starve(time: Duration) -> Result<()> {
         std::hint::spin_loop();
     }
     is_over.store(true, Ordering::Relaxed);
-    match starved.join() {
+    join(starved)
+}
+
+/// A thread that the kernel knows by this name.
+fn named(
+    name: &str,
+    work: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<JoinHandle<Result<()>>> {
+    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(work)?)
+}
+
+fn join(thread: JoinHandle<Result<()>>) -> Result<()> {
+    match thread.join() {
         Ok(ended) => ended,
-        Err(_) => bail!("the starved thread panicked"),
+        Err(_) => bail!("a thread panicked"),
     }
 }
 

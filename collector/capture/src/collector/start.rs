@@ -130,7 +130,7 @@ impl Collector {
 
     fn empty_lanes_until(&mut self, is_over: &AtomicBool) {
         go_first();
-        let mut pace = SleepPace::new();
+        let mut pace = SleepPace::new(Flush::USUAL);
         while !is_over.load(Ordering::Acquire) {
             pace.emptied(Instant::now(), self.drain(Flush::USUAL));
             if self.is_periodic_work_due() {

@@ -15,7 +15,7 @@ use syscollect_model::{LaneKind, SnapshotMark, Ticks};
 use syscollect_triggers::{Firing, Trigger, Watcher};
 
 /// How often it is looked what came: nothing wakes who watches.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Triggers that are not watched yet.
 pub(super) struct Triggers {
