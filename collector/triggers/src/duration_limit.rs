@@ -81,7 +81,7 @@ impl UsualDurations {
             self.parts.push_back((at, histogram));
         }
         if let Some((_, histogram)) = self.parts.back_mut() {
-            // It grows with the largest, up to what no duration is; then there is nothing to refuse.
+            // It grows with the largest, up to what no duration is: there is nothing to refuse.
             let _ = histogram.record(took.clamp(1, 1 << 60));
         }
         while self.parts.len() > PARTS {

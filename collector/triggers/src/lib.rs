@@ -1,14 +1,14 @@
 //! Triggers: what of a recording that goes on is worth a snapshot.
 //!
-//! **Duties.** [`Trigger`] is a cause with what is to come of it, as people write it. [`Watcher`] is
-//! fed with the chunks of a recording that goes on, each lane's in their order, and says which
+//! **Duties.** [`Trigger`] is a cause with what is to come of it, as people write it. [`Watcher`]
+//! is fed with the chunks of a recording that goes on, each lane's in their order, and says which
 //! triggers [fired](Watcher::fired), where on the timeline, and why. It decides up to where
 //! [nothing comes before](Watcher::nothing_before), in order of time, so that it does not matter
 //! which CPU's records arrive first. What it remembers of programs, which are not trusted, has a
 //! bound, and what records that were lost could have ended is forgotten.
 //!
 //! **Non-goals.** No I/O, no threads, no clock: who feeds it looks when it wants. It takes no
-//! snapshots. It names nothing but threads, zones and probes: stacks are for who reads the snapshot.
+//! snapshots. It names nothing but threads, zones and probes: stacks are for its readers.
 //!
 //! ```
 //! use syscollect_model::Ticks;

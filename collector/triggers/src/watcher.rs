@@ -68,7 +68,7 @@ pub struct TriggerStatus {
     pub limited: u64,
 }
 
-/// Watches a recording that goes on, see the [crate](crate).
+/// Watches a recording that goes on, see the [`crate`].
 pub struct Watcher {
     triggers: Vec<Watched>,
     records: LiveRecords,
@@ -179,7 +179,7 @@ impl Watcher {
         self.blind.insert(lane.kind, None);
     }
 
-    /// Tells everyone whether records are missing beside those up to now, which are decided on next.
+    /// Tells everyone whether records are missing beside those up to now, which come next.
     fn set_blind(&mut self, now: u64, timed: &mut Timed) {
         let is_blind = |kind| self.blind.contains_key(&kind);
         if let Some(waits) = &mut timed.waits {

@@ -88,7 +88,7 @@ impl Zones {
     }
 
     /// Whether items of this time are missing that nothing tells of yet: frames and async zones,
-    /// which may end on any thread, are not timed then. The next chunk of a thread tells of its own.
+    /// which may end on any thread, are not timed then. A thread's next chunk tells of its own.
     pub(crate) fn set_blind(&mut self, is_blind: bool) {
         self.is_blind = is_blind;
         if is_blind {
