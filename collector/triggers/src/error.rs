@@ -31,7 +31,7 @@ pub enum TriggerError {
         why: &'static str,
     },
     /// There are more than can be watched for.
-    #[error("there are {0} triggers, and may be {max}", max = crate::watcher::MOST_TRIGGERS)]
+    #[error("there are {0} triggers, and may be {max}", max = crate::found::MOST_TRIGGERS)]
     TooMany(usize),
 }
 

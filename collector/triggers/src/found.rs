@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+/// Triggers that are watched for at a time: a wait has a bit for each.
+pub(crate) const MOST_TRIGGERS: usize = 64;
+
 /// A cause of a trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {

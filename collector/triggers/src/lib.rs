@@ -25,6 +25,8 @@
 //! # Ok::<(), syscollect_triggers::TriggerError>(())
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod cause;
 mod client_logs;
 mod duration_limit;

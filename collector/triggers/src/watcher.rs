@@ -4,7 +4,7 @@ use crate::cause::{Cause, ExitCondition, is_crash, signal_name};
 use crate::client_logs::ClientLogs;
 use crate::duration_limit::TicksLimit;
 use crate::error::TriggerError;
-use crate::found::{Found, Occurrence};
+use crate::found::{Found, MOST_TRIGGERS, Occurrence};
 use crate::hits::Hits;
 use crate::pace::{PaceVerdict, TriggerPace};
 use crate::threads::{KNOWN_AFTER_END_SECONDS, Threads};
@@ -22,8 +22,6 @@ use syscollect_model::{Lane, LaneKind, Ticks, duration};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition};
 
-/// Triggers that are watched for at a time: a wait has a bit for each.
-pub(crate) const MOST_TRIGGERS: usize = 64;
 /// Causes that wait for [`Watcher::fired`] to be called.
 const MOST_FIRINGS: usize = 1024;
 
