@@ -27,7 +27,8 @@ pub(crate) fn load_fence() {
     unsafe { core::arch::x86_64::_mm_lfence() };
 }
 
-/// Whether the kernel can read the word at an address, which is a multiple of 8.
+/// Whether the kernel says that it can read the word at an address, which is a multiple of 8. Where
+/// it is not the kernel that answers (a filter of system calls), that is no for most answers.
 pub(crate) fn can_be_read(address: u64) -> bool {
     let mut result = libc::SYS_rt_sigprocmask;
     // SAFETY: asks to change the blocked signals in a way that there is none: what is read at the
@@ -45,7 +46,8 @@ pub(crate) fn can_be_read(address: u64) -> bool {
             options(nostack),
         );
     }
-    result != -i64::from(libc::EFAULT)
+    // It reads first, and then refuses the change.
+    result == -i64::from(libc::EINVAL)
 }
 
 /// Calls a function on another stack, which ends at `top`.
