@@ -91,7 +91,10 @@ mod usage;
 mod worker;
 mod zones;
 
-pub use descriptor_passing::{receive as receive_descriptors, send as send_descriptors};
+pub use descriptor_passing::{
+    Datagram, ask_for_senders, is_unix_stream, receive_datagram, send as send_descriptors,
+    send_at_once,
+};
 pub use error::CaptureError;
 pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]

@@ -2,52 +2,34 @@
 //!
 //! It takes datagrams, one request each, which come with a socket for the answer: nobody holds a
 //! connection, and a request costs at most [`MOST_BYTES`] of memory and two descriptors. Who may
-//! ask is who may write to the socket's file: root, and the members of a group.
+//! ask is who may write to the socket's file: root, and the members of a group. Who of them asks is
+//! what the kernel says of whoever sent the datagram. What it says of the answer's socket is who made
+//! that, and a socket that root made may be in somebody else's hands (a service's standard output).
 
-use super::message::{Answer, MOST_BYTES, MOST_REASON, Request};
+use super::asked::{AnswerSocket, Asked, Asker};
+use super::closing::{Brought, Closer};
+use super::message::{MOST_BYTES, MOST_REASON, Request};
 use anyhow::{Context, Result, bail};
 use std::ffi::CString;
-use std::fs::File;
-use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use syscollect_capture::receive_descriptors;
+use syscollect_capture::{Datagram, ask_for_senders, receive_datagram};
 
 /// How long the end of the recorder may go unnoticed.
 const LOOK_UP: Duration = Duration::from_millis(200);
-/// Whoever does not read its answer is not waited for longer.
-const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
 /// The socket.
-pub(super) struct ControlSocket(UnixDatagram);
+pub(super) struct ControlSocket {
+    socket: UnixDatagram,
+    closer: Closer,
+}
 
 /// Its file, which goes with this.
 pub(super) struct SocketFile(PathBuf);
-
-/// A request, and where its answer goes.
-pub(super) struct Asked {
-    pub(super) request: Request,
-    pub(super) file: Option<File>,
-    pub(super) answer: AnswerSocket,
-}
-
-/// Where an answer goes.
-pub(super) struct AnswerSocket(UnixStream);
-
-impl AnswerSocket {
-    /// Answers; whoever has left is not answered.
-    pub(super) fn send(mut self, answer: &Answer) {
-        let sent = self.0.set_write_timeout(Some(LONGEST_ANSWER)).and_then(|()| {
-            let answer = serde_json::to_vec(answer)?;
-            self.0.write_all(&answer)
-        });
-        drop(sent);
-    }
-}
 
 impl ControlSocket {
     /// Listens at that path; members of `group` may ask, too.
@@ -72,13 +54,15 @@ impl ControlSocket {
         let socket = UnixDatagram::bind(path)
             .with_context(|| format!("cannot listen at {} (--socket)", path.display()))?;
         let file = SocketFile(path.to_owned());
+        ask_for_senders(&socket).context("cannot learn who asks")?;
         // Until here its owner alone may write to it, as umask wants it.
         let mode = if group.is_some() { 0o660 } else { 0o600 };
         let permitted = std::os::unix::fs::chown(path, None, group)
             .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)));
         permitted.with_context(|| format!("cannot give {} its rights", path.display()))?;
         socket.set_read_timeout(Some(LOOK_UP)).context("cannot listen")?;
-        Ok((Self(socket), file))
+        let closer = Closer::start().context("cannot start a thread")?;
+        Ok((Self { socket, closer }, file))
     }
 
     /// The next request, if one comes soon. What is none is answered here.
@@ -87,19 +71,30 @@ impl ControlSocket {
     ///
     /// The socket is of no use any more.
     pub(super) fn next(&self) -> io::Result<Option<Asked>> {
+        if !self.closer.has_room(LOOK_UP) {
+            return Ok(None);
+        }
         let mut bytes = [0; MOST_BYTES + 1];
-        let (length, descriptors) = match receive_descriptors(&self.0, &mut bytes) {
-            Ok(received) => received,
-            Err(error) if is_no_request(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Datagram { length, sender, descriptors } =
+            match receive_datagram(&self.socket, &mut bytes) {
+                Ok(received) => received,
+                Err(error) if is_no_request(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            };
         let mut descriptors = descriptors.into_iter();
-        let Some(answer) = descriptors.next().map(UnixStream::from) else { return Ok(None) };
-        let answer = AnswerSocket(answer);
-        match request(&bytes[..length], descriptors.next()) {
-            Ok((request, file)) => Ok(Some(Asked { request, file, answer })),
+        let answer = descriptors.next().and_then(|socket| AnswerSocket::of(socket, &self.closer));
+        let file = descriptors.next().map(|file| Brought::new(file, &self.closer));
+        let are_too_many = descriptors.len() > 0;
+        descriptors.for_each(|more| self.closer.close(more));
+        let Some(answer) = answer else { return Ok(None) };
+        let request = match are_too_many {
+            true => Err("more than a socket and a file came with the request".into()),
+            false => request(bytes.get(..length).unwrap_or_default()),
+        };
+        match request {
+            Ok(request) => Ok(Some(Asked { asker: Asker::of(sender), request, file, answer })),
             Err(why) => {
-                answer.send(&Answer::Refused { why });
+                answer.refuse(&why);
                 Ok(None)
             }
         }
@@ -117,8 +112,8 @@ fn is_no_request(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// What is asked for, and the file that came with it.
-fn request(bytes: &[u8], file: Option<OwnedFd>) -> Result<(Request, Option<File>), String> {
+/// What is asked for.
+fn request(bytes: &[u8]) -> Result<Request, String> {
     if bytes.len() > MOST_BYTES {
         return Err(format!("the request has more than {MOST_BYTES} bytes"));
     }
@@ -129,12 +124,7 @@ fn request(bytes: &[u8], file: Option<OwnedFd>) -> Result<(Request, Option<File>
     {
         return Err(format!("the reason has more than {MOST_REASON} bytes"));
     }
-    let file = file.map(File::from);
-    let is_regular = |file: &File| file.metadata().is_ok_and(|data| data.is_file());
-    if !file.as_ref().is_none_or(is_regular) {
-        return Err("a snapshot is written into a regular file only".into());
-    }
-    Ok((request, file))
+    Ok(request)
 }
 
 /// The number of a group.
@@ -151,18 +141,23 @@ fn group_id(name: &str) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::Answer;
     use super::*;
-    use std::io::Read;
-    use std::os::fd::AsFd;
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
     use syscollect_capture::send_descriptors;
 
-    struct Asker {
+    struct Place {
         folder: tempfile::TempDir,
         control: ControlSocket,
         file: SocketFile,
     }
 
-    impl Asker {
+    impl Place {
         fn new() -> Self {
             let folder = tempfile::tempdir().expect("there is room for it");
             let bound = ControlSocket::bind(&folder.path().join("socket"), None);
@@ -190,10 +185,10 @@ mod tests {
 
     #[test]
     fn a_request_comes_with_its_file_and_is_answered() {
-        let asker = Asker::new();
+        let asker = Place::new();
         let file = tempfile::tempfile().unwrap();
         let (asked, _) = asker.ask(br#"{"ask":"snapshot","reason":"p99"}"#, Some(&file));
-        let Asked { request, file, answer } = asked.unwrap();
+        let Asked { request, file, answer, .. } = asked.unwrap();
         assert_eq!(request, Request::Snapshot { last_ns: None, reason: "p99".into() });
         assert!(file.is_some());
         answer.send(&Answer::Stopping);
@@ -204,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_with_a_reason() {
-        let asker = Asker::new();
+        let asker = Place::new();
         let long = format!(r#"{{"ask":"snapshot","reason":"{}"}}"#, "x".repeat(2000));
         let longer = format!(r#"{{"ask":"snapshot","reason":"{}"}}"#, "x".repeat(9000));
         for (bytes, why) in [
@@ -216,15 +211,75 @@ mod tests {
             let (asked, answer) = asker.ask(bytes, None);
             assert!(asked.is_none() && answer.contains(why), "{answer}");
         }
-        let pipe = io::pipe().unwrap().1;
-        let pipe = File::from(OwnedFd::from(pipe));
-        let (asked, answer) = asker.ask(br#"{"ask":"snapshot"}"#, Some(&pipe));
-        assert!(asked.is_none() && answer.contains("regular file"), "{answer}");
+    }
+
+    #[test]
+    fn who_asks_is_whoever_the_kernel_says_sent_the_request() {
+        let asker = Place::new();
+        let (asked, _) = asker.ask(br#"{"ask":"status"}"#, None);
+        assert_eq!(asked.unwrap().asker, Asker::Owner);
+        assert_eq!(Asker::of(Some(0)), Asker::Owner);
+        assert_eq!(Asker::of(Some(4_000_000_000)), Asker::Member(4_000_000_000));
+        assert!(matches!(Asker::of(None), Asker::Member(_)), "nobody is root unasked");
+    }
+
+    /// A connection with data that nobody takes, whose close waits for that for a minute.
+    fn lingering() -> (TcpListener, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[0; 65536]).is_ok() {}
+        stream.set_nonblocking(false).unwrap();
+        let minute = libc::linger { l_onoff: 1, l_linger: 60 };
+        // SAFETY: the kernel reads the value, of that size.
+        let set = unsafe {
+            let (value, size) = ((&raw const minute).cast(), size_of_val(&minute) as u32);
+            libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, size)
+        };
+        assert_eq!(set, 0);
+        (listener, stream)
+    }
+
+    #[test]
+    fn descriptors_that_take_long_to_close_do_not_hold_who_listens() {
+        let asker = Place::new();
+        let began = Instant::now();
+        let mut listeners = Vec::new();
+        for place in 0..2 {
+            let (listener, stream) = lingering();
+            listeners.push(listener);
+            let (_ours, theirs) = UnixStream::pair().unwrap();
+            let socket = UnixDatagram::unbound().unwrap();
+            socket.connect(&asker.file.0).unwrap();
+            // As the socket for the answer, and as the file.
+            let mut descriptors = [theirs.as_fd(); 2];
+            descriptors[place] = stream.as_fd();
+            send_descriptors(&socket, br#"{"ask":"status"}"#, &descriptors).unwrap();
+            drop((stream, theirs));
+            assert_eq!(asker.control.next().unwrap().is_some(), place == 1);
+        }
+        let (asked, _) = asker.ask(br#"{"ask":"status"}"#, None);
+        assert!(asked.is_some(), "others are heard");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn an_answer_that_nobody_reads_is_not_waited_for() {
+        let asker = Place::new();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        while (&theirs).write(&[0; 65536]).is_ok() {}
+        theirs.set_nonblocking(false).unwrap();
+        let began = Instant::now();
+        let answer = AnswerSocket::of(theirs.into(), &asker.control.closer).unwrap();
+        answer.send(&Answer::Stopping);
+        assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+        drop(ours);
     }
 
     #[test]
     fn two_recorders_do_not_listen_at_one_place_and_a_dead_ones_is_taken_over() {
-        let asker = Asker::new();
+        let asker = Place::new();
         let path = asker.folder.path().join("socket");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);

@@ -1,11 +1,15 @@
 //! The flight recorder: it runs all the time and keeps the newest events in memory; what it holds is
 //! written when somebody asks for it, while it goes on.
 
+mod asked;
 mod client;
+mod closing;
 mod control;
 mod message;
 mod notify;
 mod options;
+mod places;
+mod queue;
 mod taking;
 mod trigger_args;
 mod watching;
@@ -20,20 +24,25 @@ use crate::owner::Owner;
 use crate::signals::{self, Stop, StopEvent};
 use crate::usage::usage;
 use anyhow::{Context, Result};
-use control::{Asked, ControlSocket};
+use asked::Asked;
+use control::ControlSocket;
 use message::{Answer, Request, Status};
 use notify::ServiceNotifier;
 use options::FlightOptions;
+use queue::{AskReceiver, AskSender, queue};
 use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 use syscollect_capture::{Recording, SnapshotOrder, cpu_time, peak_memory};
 use syscollect_model::{SnapshotMark, StopReason, bytes};
 use taking::{SnapshotFolder, Snapshots};
 use watching::{TriggerThread, Triggers};
+
+/// How long it waits between two turns of requests, of which more may wait.
+const BUSY_TICK: Duration = Duration::from_millis(10);
 
 /// Records until it is stopped.
 pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> {
@@ -58,7 +67,7 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     let recorder = KernelRecorders::begin(settings, nowhere.into())?;
     recorder.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
     let snapshots = Arc::new(Snapshots::new(recorder.snapshots(), abandon.clone()));
-    let (asks, asked) = channel();
+    let (asks, asked) = queue();
     let listener = std::thread::Builder::new().name("control".into());
     listener.spawn(move || listen(&control, &asks)).context("cannot start a thread")?;
     notifier.ready();
@@ -81,12 +90,12 @@ fn nowhere() -> io::Result<File> {
 }
 
 /// Hands on what is asked, until nobody hears it or the socket is of no use any more.
-fn listen(control: &ControlSocket, asks: &Sender<Asked>) {
+fn listen(control: &ControlSocket, asks: &AskSender) {
     confine::to_waiting();
     loop {
         match control.next() {
             Ok(Some(asked)) => {
-                if asks.send(asked).is_err() {
+                if !asks.send(asked) {
                     return;
                 }
             }
@@ -110,12 +119,13 @@ impl Flight {
     fn until_the_end(
         &mut self,
         events: &Receiver<StopEvent>,
-        asked: &Receiver<Asked>,
+        asked: &AskReceiver,
         notifier: &mut ServiceNotifier,
     ) {
         let has_processes = !self.options.recording.system.subject.pids.is_empty();
+        let mut wait = TICK;
         loop {
-            match events.recv_timeout(TICK) {
+            match events.recv_timeout(wait) {
                 Ok(StopEvent::Signal(Stop::User1)) => {
                     let mark = SnapshotMark { reason: "SIGUSR1".into(), ..SnapshotMark::default() };
                     let order = SnapshotOrder { last: None, mark };
@@ -124,21 +134,13 @@ impl Flight {
                 Ok(_) => return,
                 Err(RecvTimeoutError::Timeout) => {}
                 // The thread that watches for signals lives as long as the program.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }
-            for Asked { request, file, answer } in asked.try_iter() {
-                match (request, file) {
-                    (Request::Status, _) => answer.send(&Answer::Status(Box::new(self.status()))),
-                    (Request::Stop, _) => {
-                        answer.send(&Answer::Stopping);
-                        return;
-                    }
-                    (Request::Snapshot { .. }, None) => {
-                        answer.send(&Answer::Refused { why: "there is no file with it".into() });
-                    }
-                    (Request::Snapshot { last_ns, reason }, Some(file)) => {
-                        Arc::clone(&self.snapshots).take_for(file, last_ns, reason, answer);
-                    }
+            wait = TICK;
+            for asked in asked.turn() {
+                wait = BUSY_TICK;
+                if self.answer(asked) {
+                    return;
                 }
             }
             if has_processes && !self.recorder.pids_alive() {
@@ -147,6 +149,22 @@ impl Flight {
             }
             notifier.alive();
         }
+    }
+
+    /// Does what is asked; whether that is to end.
+    fn answer(&self, Asked { asker, request, file, answer }: Asked) -> bool {
+        match (request, file) {
+            (Request::Status, _) => answer.send(&Answer::Status(Box::new(self.status()))),
+            (Request::Stop, _) => {
+                answer.send(&Answer::Stopping);
+                return true;
+            }
+            (Request::Snapshot { .. }, None) => answer.refuse("there is no file with it"),
+            (Request::Snapshot { last_ns, reason }, Some(file)) => {
+                Arc::clone(&self.snapshots).take_for(asker, file, (last_ns, reason), answer);
+            }
+        }
+        false
     }
 
     fn status(&self) -> Status {

@@ -1,7 +1,9 @@
 //! Snapshots on their way: each is written and named on a thread of its own, behind everything else.
 
-use super::control::AnswerSocket;
+use super::asked::{AnswerSocket, Asker};
+use super::closing::Brought;
 use super::message::Answer;
+use super::places::Places;
 use crate::confine;
 use crate::escape::printable;
 use crate::output::Target;
@@ -22,8 +24,6 @@ use std::time::{Duration, Instant};
 use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker};
 use syscollect_model::SnapshotMark;
 
-/// Snapshots that are written at one time: each holds what the buffer had when it was taken.
-const MOST_AT_ONCE: u64 = 3;
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
 
@@ -40,7 +40,51 @@ pub(super) struct Snapshots {
     taker: SnapshotTaker,
     abandon: Abandon,
     counts: Mutex<SnapshotCounts>,
+    places: Mutex<Places>,
     changed: Condvar,
+}
+
+/// What came of one.
+struct Outcome {
+    is_done: bool,
+    /// What whoever asked is told.
+    answer: Option<(AnswerSocket, Answer)>,
+}
+
+impl Outcome {
+    fn tell(self) {
+        if let Some((socket, answer)) = self.answer {
+            socket.send(&answer);
+        }
+    }
+}
+
+/// One that is being written, until this is dropped.
+struct Written {
+    snapshots: Arc<Snapshots>,
+    /// Whose place it has.
+    place: Option<Asker>,
+    is_done: bool,
+}
+
+impl Written {
+    /// Another one may be written.
+    fn give_place_back(&mut self) {
+        if let Some(asker) = self.place.take() {
+            self.snapshots.places().give_back(asker);
+        }
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.give_place_back();
+        let mut counts = self.snapshots.lock();
+        counts.writing -= 1;
+        counts.taken += u64::from(self.is_done);
+        counts.failed += u64::from(!self.is_done);
+        self.snapshots.changed.notify_all();
+    }
 }
 
 /// Where those go that nobody brings a file for.
@@ -93,7 +137,13 @@ impl SnapshotFolder {
 
 impl Snapshots {
     pub(super) fn new(taker: SnapshotTaker, abandon: Abandon) -> Self {
-        Self { taker, abandon, counts: Mutex::default(), changed: Condvar::new() }
+        Self {
+            taker,
+            abandon,
+            counts: Mutex::default(),
+            places: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     /// Something is said on the recording's own track.
@@ -122,18 +172,20 @@ impl Snapshots {
         }
     }
 
-    /// Takes one into the file of whoever asked, and answers when it is complete.
+    /// Takes one into the file of whoever asked, and answers when it is complete: of that long before
+    /// now (nanoseconds), for that reason.
     pub(super) fn take_for(
         self: Arc<Self>,
-        file: File,
-        last_ns: Option<u64>,
-        reason: String,
+        asker: Asker,
+        file: Brought,
+        (last_ns, reason): (Option<u64>, String),
         answer: AnswerSocket,
     ) {
         let mark = SnapshotMark { reason, ..SnapshotMark::default() };
         let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
-        self.spawn(move |snapshots, taken| {
-            let answered = match taken.and_then(|()| snapshots.write(&order, &file)) {
+        self.spawn(asker, move |snapshots, taken| {
+            let written = taken.and_then(|()| snapshots.write(&order, &regular(file)?));
+            let answered = match written {
                 Ok(recorded) => Answer::Snapshot {
                     duration_ns: recorded.duration.as_nanos() as u64,
                     incomplete: recorded.error,
@@ -141,8 +193,7 @@ impl Snapshots {
                 Err(error) => Answer::Refused { why: crate::message(&error) },
             };
             let is_done = matches!(&answered, Answer::Snapshot { incomplete: None, .. });
-            answer.send(&answered);
-            is_done
+            Outcome { is_done, answer: Some((answer, answered)) }
         });
     }
 
@@ -154,8 +205,8 @@ impl Snapshots {
             false => format!("trigger {}: {}", printable(trigger), printable(reason)),
         };
         let folder = folder.clone();
-        self.spawn(move |snapshots, taken| {
-            match taken.and_then(|()| snapshots.publish(&order, &folder)) {
+        self.spawn(Asker::Owner, move |snapshots, taken| {
+            let is_done = match taken.and_then(|()| snapshots.publish(&order, &folder)) {
                 Ok(path) => {
                     snapshots.log(format!("a snapshot was written ({reason})"));
                     eprint_line!("syscollect: snapshot ({reason}): {}", path.display());
@@ -167,42 +218,38 @@ impl Snapshots {
                     eprint_line!("syscollect: no snapshot ({reason}): {why}");
                     false
                 }
-            }
+            };
+            Outcome { is_done, answer: None }
         });
     }
 
-    /// Does it on another thread, or tells it here that there are too many; counts what came of it.
-    fn spawn(self: Arc<Self>, work: impl FnOnce(&Self, Result<()>) -> bool + Send + 'static) {
-        let is_too_much = self.lock().writing >= MOST_AT_ONCE;
-        if is_too_much {
-            let too_many = Err(anyhow::anyhow!(
-                "{MOST_AT_ONCE} snapshots are being written: ask again when one is complete"
-            ));
-            work(&self, too_many);
+    /// Does it on another thread, or tells it here that there is no place for it; counts what came of
+    /// it.
+    fn spawn(
+        self: Arc<Self>,
+        asker: Asker,
+        work: impl FnOnce(&Self, Result<()>) -> Outcome + Send + 'static,
+    ) {
+        if let Err(why) = self.places().take(asker) {
+            work(&self, Err(anyhow::anyhow!(why))).tell();
             self.lock().failed += 1;
             return;
         }
         self.lock().writing += 1;
-        let ours = Arc::clone(&self);
+        let mut written = Written { snapshots: self, place: Some(asker), is_done: false };
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
             // What the recorder needs goes first; it shares threads that open files.
             confine::to_naming_a_part();
             go_behind();
-            let is_done = work(&ours, Ok(()));
-            ours.ended(is_done);
+            let outcome = work(&written.snapshots, Ok(()));
+            written.is_done = outcome.is_done;
+            // Who is answered may ask for the next one at once.
+            written.give_place_back();
+            outcome.tell();
         });
         if let Err(error) = thread {
             eprint_line!("syscollect: no snapshot: cannot start a thread: {error}");
-            self.ended(false);
         }
-    }
-
-    fn ended(&self, is_done: bool) {
-        let mut counts = self.lock();
-        counts.writing -= 1;
-        counts.taken += u64::from(is_done);
-        counts.failed += u64::from(!is_done);
-        self.changed.notify_all();
     }
 
     /// Writes one and names what it can.
@@ -248,7 +295,34 @@ impl Snapshots {
         }
     }
 
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, SnapshotCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was brought, if it is a regular file. To ask takes as long as its file system wants, as
+/// closing it does: a snapshot's own thread does both.
+fn regular(file: Brought) -> Result<File> {
+    let file = file.into_file().filter(|file| file.metadata().is_ok_and(|data| data.is_file()));
+    file.context("a snapshot is written into a regular file only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::closing::Closer;
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_written_into_a_regular_file_only() {
+        let closer = Closer::start().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        assert!(regular(Brought::new(file.into(), &closer)).is_ok());
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let error = regular(Brought::new(writer.into(), &closer)).unwrap_err();
+        assert!(error.to_string().contains("regular file"), "{error}");
     }
 }
