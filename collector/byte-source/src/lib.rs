@@ -67,6 +67,16 @@ impl ByteSource {
         Ok(Self { length: file.metadata()?.len(), origin: Origin::File(file) })
     }
 
+    /// The same, of which bytes beyond the first `most` are not read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::of_file`].
+    pub fn of_part(file: File, most: u64) -> io::Result<Self> {
+        let whole = Self::of_file(file)?;
+        Ok(Self { length: whole.length.min(most), ..whole })
+    }
+
     /// Bytes that there were when it was opened. A file may have grown since, which is not read, or
     /// have been cut off.
     pub fn length(&self) -> u64 {

@@ -104,7 +104,7 @@ pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
 pub use priority::{RaisedSession, restore_session};
 pub use recorded::Recorded;
 pub use recording::{Progress, Recording};
-pub use snapshots::{Held, SnapshotOrder, SnapshotTaker};
+pub use snapshots::{Held, SnapshotOrder, SnapshotTaker, TakenSnapshot};
 pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed, Watched};
 #[doc(hidden)]

@@ -5,6 +5,7 @@
 //! whoever asks for the snapshot writes it on a thread of their own.
 
 use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Thread;
@@ -38,6 +39,14 @@ pub struct SnapshotOrder {
     pub last: Option<Duration>,
     /// Why.
     pub mark: SnapshotMark,
+}
+
+/// A snapshot that was written.
+pub struct TakenSnapshot {
+    /// What a recording has that ends here.
+    pub recorded: Recorded,
+    /// Bytes that were written. Who else has the file may have made it something else meanwhile.
+    pub bytes: u64,
 }
 
 /// Takes snapshots of a recording, from any thread; several at once are independent.
@@ -77,7 +86,7 @@ impl SnapshotTaker {
     ///
     /// [`CaptureError::System`] when the recording has ended, [`CaptureError::Store`] when the file
     /// takes nothing. If it takes a part only, [`Recorded::error`] says so.
-    pub fn take(&self, order: &SnapshotOrder, file: File) -> Result<Recorded, CaptureError> {
+    pub fn take(&self, order: &SnapshotOrder, file: File) -> Result<TakenSnapshot, CaptureError> {
         let metadata = self.ask(SnapshotRequest::Metadata, LONGEST_NOTING);
         let parts = self
             .ask(|answer| SnapshotRequest::Buffer(answer, order.last), LONGEST_WAIT)
@@ -99,19 +108,24 @@ impl SnapshotTaker {
         summary.duration_ns = self.began.elapsed().as_nanos() as u64;
         let held = nanoseconds(at.0.saturating_sub(buffer.oldest().0), &session);
         let written = write(file, buffer, &processes, session, &mut losses, &summary);
-        Ok(Recorded {
+        let (error, bytes) = match written {
+            Ok(bytes) => (None, bytes),
+            Err(error) => (Some(error.to_string()), 0),
+        };
+        let recorded = Recorded {
             pinned,
             stacks,
             duration: Duration::from_nanos(held),
             attaching: Duration::ZERO,
             records: 0,
-            error: written.err().map(|error| error.to_string()),
+            error,
             summary,
             losses,
             losses_before: Vec::new(),
             costs: CostAccount::default(),
             priority: RaisedSession::default(),
-        })
+        };
+        Ok(TakenSnapshot { recorded, bytes })
     }
 
     /// Something happened that is worth a line on the recording's own track.
@@ -142,7 +156,25 @@ fn nanoseconds(ticks: u64, session: &SessionInfo) -> u64 {
     (ticks as f64 * 1e9 / session.tick_rate_hz.max(1.0)) as u64
 }
 
-/// Writes all of the file, and adds to `losses` what the buffer lacks.
+/// Counts the bytes that go to a file.
+struct Counted {
+    file: File,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes all of the file, and adds to `losses` what the buffer lacks; how many bytes it has.
 fn write(
     file: File,
     buffer: BufferSnapshot,
@@ -150,8 +182,9 @@ fn write(
     session: SessionInfo,
     losses: &mut Vec<LaneLoss>,
     summary: &RecorderSummary,
-) -> Result<(), StoreError> {
-    let mut writer = CaptureWriter::create(std::io::BufWriter::new(file))?;
+) -> Result<u64, StoreError> {
+    let file = std::io::BufWriter::new(Counted { file, bytes: 0 });
+    let mut writer = CaptureWriter::create(file)?;
     // First, so that a file that is cut off says what it is.
     writer.define(&Definition::Session(Box::new(session.clone())))?;
     let lacks = buffer.write_to(&mut writer, &mut TaskFold)?;
@@ -160,7 +193,7 @@ fn write(
     writer.define(&Definition::Session(Box::new(session)))?;
     writer.define(&Definition::Losses(losses.clone()))?;
     writer.define(&Definition::Summary(Box::new(summary.clone())))?;
-    writer.finish().map(drop)
+    Ok(writer.finish()?.get_ref().bytes)
 }
 
 #[cfg(test)]
@@ -215,6 +248,8 @@ mod tests {
                 threads.spawn(|| {
                     let file = tempfile::tempfile().unwrap();
                     let taken = taker.take(&order, file.try_clone().unwrap()).unwrap();
+                    assert_eq!(taken.bytes, file.metadata().unwrap().len());
+                    let taken = taken.recorded;
                     assert_eq!((taken.error, taken.losses), (None, Vec::new()));
                     assert_eq!(taken.summary.stop_reason, StopReason::Snapshot);
                     let (chunks, marked) = read(file);

@@ -17,6 +17,7 @@ mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 use syscollect_model::StopReason;
 #[cfg(unix)]
 pub(crate) use unix::{watch, watch_writing};
@@ -84,6 +85,8 @@ enum SignalAction {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Abandon {
     state: Arc<AbandonState>,
+    /// When it is given up at the latest.
+    until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +109,13 @@ impl Abandon {
     /// Whether to give up.
     pub(crate) fn wanted(&self) -> bool {
         self.state.wanted.load(Ordering::Relaxed)
+            || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// For something that is given up, too, when it took so long.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn after(&self, longest: std::time::Duration) -> Self {
+        Self { until: Instant::now().checked_add(longest), ..self.clone() }
     }
 
     /// Set once a stop was asked for, for what looks now and then.

@@ -52,6 +52,20 @@ impl CaptureReader {
         }
     }
 
+    /// Reads a capture that has so many bytes: what somebody else makes of the file behind them takes no
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::open`].
+    pub fn from_part(file: File, bytes: u64) -> Result<Self, StoreError> {
+        let capture = "the capture".to_owned();
+        match ByteSource::of_part(file, bytes) {
+            Ok(source) => Self::new(source, capture),
+            Err(source) => Err(StoreError::Read { capture, offset: 0, source }),
+        }
+    }
+
     /// Reads a capture from memory.
     ///
     /// # Errors

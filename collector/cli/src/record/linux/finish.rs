@@ -95,6 +95,8 @@ pub(super) struct CaptureNaming<'a> {
     pub(super) bundling: Option<Bundling>,
     pub(super) abandon: &'a Abandon,
     pub(super) terminal: &'a Terminal,
+    /// Bytes of the capture, where somebody else could make the file a longer one.
+    pub(super) bytes: Option<u64>,
 }
 
 /// What came of that.
@@ -105,6 +107,8 @@ pub(super) enum Naming {
         end: CaptureEnd,
         /// Events in the file.
         stored: u64,
+        /// Why the capture has no names, if it takes none.
+        unnamed: Option<String>,
     },
     /// The user did not wait for them.
     Unwanted { end: CaptureEnd, stored: u64 },
@@ -122,7 +126,11 @@ impl CaptureNaming<'_> {
         unwinding: Unwinding<'_>,
         timings: &mut Timings,
     ) -> Result<Naming> {
-        let reader = CaptureReader::from_file(self.capture.try_clone()?)?;
+        let file = self.capture.try_clone()?;
+        let reader = match self.bytes {
+            Some(bytes) => CaptureReader::from_part(file, bytes)?,
+            None => CaptureReader::from_file(file)?,
+        };
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
@@ -164,12 +172,10 @@ impl CaptureNaming<'_> {
         let names = tables.iter().cloned().map(Definition::Symbols);
         let names = unwound.map(Definition::Unwound).into_iter().chain(names);
         // What the user did not wait for is not among them: an export names the rest.
-        if let Err(error) = end.append(self.capture.try_clone()?, names) {
-            // The export has them all the same; a capture that stays lacks them.
-            eprint_line!("syscollect: {}", crate::message(&error));
-        }
+        let appended = end.append(self.capture.try_clone()?, names);
+        let unnamed = appended.err().map(|error| crate::message(&error));
         session.add_symbols(tables);
-        Ok(Naming::Done { session: Box::new(session), end, stored })
+        Ok(Naming::Done { session: Box::new(session), end, stored, unnamed })
     }
 }
 
@@ -231,9 +237,16 @@ impl Finish<'_> {
             bundling: self.bundling,
             abandon: self.abandon,
             terminal: self.terminal,
+            bytes: None,
         };
         let (mut session, end, stored) = match naming.name(pinned, unwinding, timings)? {
-            Naming::Done { session, end, stored } => (*session, end, stored),
+            Naming::Done { session, end, stored, unnamed } => {
+                // The export has them all the same; a capture that stays lacks them.
+                if let Some(why) = unnamed {
+                    eprint_line!("syscollect: {why}");
+                }
+                (*session, end, stored)
+            }
             Naming::Unwanted { end, stored } => return Ok((self.unread(capture, stored)?, end)),
         };
         if self.is_accounted {

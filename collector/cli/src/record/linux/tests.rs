@@ -20,7 +20,7 @@ use syscollect_store::{CaptureReader, LaneLoss, LostRecord};
 use syscollect_symbolize::PinnedFiles;
 
 #[path = "../../../tests/fake/mod.rs"]
-mod fake;
+pub(super) mod fake;
 
 /// A recorder that always has the same to tell.
 #[derive(Clone, Default)]

@@ -51,7 +51,8 @@ Examples:
   syscollect snapshot --reason \"p99 alarm\"              of a recorder whose --group has you
 
 The recorder goes on, and what it holds stays there for other snapshots. The file
-says when and why it was taken.")]
+says when and why it was taken. Where names of functions could not be found, a line says
+so, and the exit code is 0: all events are there.")]
 pub(crate) struct SnapshotArgs {
     /// Only the last part of what is held
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -132,7 +133,7 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
     let last_ns = args.last.map(|last| last.as_nanos() as u64);
     let request = Request::Snapshot { last_ns, reason: args.reason };
     let answer = ask(&args.socket.socket, &request, Some(draft.file()), LONGEST_SNAPSHOT)?;
-    let Answer::Snapshot { duration_ns, incomplete } = answer else {
+    let Answer::Snapshot { duration_ns, incomplete, unnamed } = answer else {
         bail!("the flight recorder did not answer as one: {answer:?}");
     };
     let of = duration(duration_ns);
@@ -155,6 +156,9 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
     let lost = lost.map_or(String::new(), |lost| {
         format!("; {}", lost.text(events, Style::new(false)).trim_end())
     });
+    if let Some(why) = unnamed {
+        eprint_line!("syscollect: names are missing in the snapshot: {}", printable(&why));
+    }
     eprint_line!(
         "syscollect: {} events of {of} in {} ({}){lost}",
         grouped(events),

@@ -34,13 +34,16 @@ pub(super) enum Request {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(super) enum Answer {
     Status(Box<Status>),
-    /// The file is complete.
+    /// The file has what was recorded.
     Snapshot {
         /// How long the part of the recording is that it has, nanoseconds.
         duration_ns: u64,
         /// What is missing at its end (a full disk), if anything.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         incomplete: Option<String>,
+        /// Why names of functions are missing that could have been found, if so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unnamed: Option<String>,
     },
     Stopping,
     /// It is not done, and why.

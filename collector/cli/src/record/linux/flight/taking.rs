@@ -9,7 +9,7 @@ use crate::escape::printable;
 use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::backend::files::local_time;
-use crate::record::backend::finish::{CaptureNaming, Finish, Read, Unwinding};
+use crate::record::backend::finish::{CaptureNaming, Finish, Naming, Read, Unwinding};
 use crate::record::backend::series::go_behind;
 use crate::record::files::{KeepCapture, OutputFiles};
 use crate::signals::Abandon;
@@ -21,9 +21,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker};
+use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker, TakenSnapshot};
 use syscollect_model::SnapshotMark;
+use syscollect_store::CaptureReader;
+use syscollect_symbolize::PinnedFiles;
 
+/// How long names are looked for. Whoever asked may still change the file, and so what is read of it.
+const LONGEST_NAMING: Duration = Duration::from_secs(240);
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
 
@@ -186,9 +190,10 @@ impl Snapshots {
         self.spawn(asker, move |snapshots, taken| {
             let written = taken.and_then(|()| snapshots.write(&order, &regular(file)?));
             let answered = match written {
-                Ok(recorded) => Answer::Snapshot {
+                Ok((recorded, unnamed)) => Answer::Snapshot {
                     duration_ns: recorded.duration.as_nanos() as u64,
                     incomplete: recorded.error,
+                    unnamed,
                 },
                 Err(error) => Answer::Refused { why: crate::message(&error) },
             };
@@ -252,31 +257,27 @@ impl Snapshots {
         }
     }
 
-    /// Writes one and names what it can.
-    fn write(&self, order: &SnapshotOrder, file: &File) -> Result<Recorded> {
-        let mut recorded = self.taker.take(order, file.try_clone()?)?;
-        if recorded.error.is_none() {
-            let naming = CaptureNaming {
-                capture: file,
-                bundling: None,
-                abandon: &self.abandon,
-                terminal: &Terminal::quiet(),
-            };
-            let unwinding = Unwinding {
-                stacks: std::mem::take(&mut recorded.stacks),
-                summary: &mut recorded.summary,
-            };
-            let pinned = std::mem::take(&mut recorded.pinned);
-            naming.name(pinned, unwinding, &mut Timings::start())?;
+    /// Writes one and names what it can; why names are missing, if so.
+    fn write(&self, order: &SnapshotOrder, file: &File) -> Result<(Recorded, Option<String>)> {
+        let TakenSnapshot { mut recorded, bytes } = self.taker.take(order, file.try_clone()?)?;
+        if recorded.error.is_some() {
+            return Ok((recorded, None));
         }
-        Ok(recorded)
+        let unwinding = Unwinding {
+            stacks: std::mem::take(&mut recorded.stacks),
+            summary: &mut recorded.summary,
+        };
+        let pinned = std::mem::take(&mut recorded.pinned);
+        let abandon = self.abandon.after(LONGEST_NAMING);
+        let unnamed = name(file, bytes, &abandon, pinned, unwinding)?;
+        Ok((recorded, unnamed))
     }
 
     /// Writes one into the folder; where it is.
     fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
         let files = folder.next()?;
         let draft = files.capture.draft_named(files.draft_name())?;
-        let recorded = self.taker.take(order, draft.file().try_clone()?)?;
+        let recorded = self.taker.take(order, draft.file().try_clone()?)?.recorded;
         let error = recorded.error.clone();
         let finish = Finish {
             files: &files,
@@ -304,6 +305,46 @@ impl Snapshots {
     }
 }
 
+/// Names what was written into a file that others may write to, too; why names are missing, if so.
+///
+/// # Errors
+///
+/// What was written is not what the file has.
+fn name(
+    file: &File,
+    bytes: u64,
+    abandon: &Abandon,
+    pinned: PinnedFiles,
+    unwinding: Unwinding<'_>,
+) -> Result<Option<String>> {
+    let naming = CaptureNaming {
+        capture: file,
+        bundling: None,
+        abandon,
+        terminal: &Terminal::quiet(),
+        bytes: Some(bytes),
+    };
+    let (length, unnamed) = match naming.name(pinned, unwinding, &mut Timings::start())? {
+        Naming::Done { session, end, unnamed, .. } => {
+            whole(session.reader(), bytes)?;
+            (end.length(), unnamed)
+        }
+        Naming::Unwanted { end, .. } => (end.length(), None),
+    };
+    whole(&CaptureReader::from_part(file.try_clone()?, length)?, length.max(bytes))?;
+    let late = abandon.wanted().then(|| "they were not found in time".to_owned());
+    Ok(unnamed.or(late))
+}
+
+/// Refuses a file that has not all of what was written.
+fn whole(reader: &CaptureReader, bytes: u64) -> Result<()> {
+    let is_whole = reader.valid_length() == bytes && reader.damage().is_empty();
+    if !is_whole || !reader.is_complete() {
+        bail!("somebody else changed the file while the snapshot was written");
+    }
+    Ok(())
+}
+
 /// What was brought, if it is a regular file. To ask takes as long as its file system wants, as
 /// closing it does: a snapshot's own thread does both.
 fn regular(file: Brought) -> Result<File> {
@@ -315,6 +356,23 @@ fn regular(file: Brought) -> Result<File> {
 mod tests {
     use super::super::closing::Closer;
     use super::*;
+    use crate::record::backend::tests::fake;
+    use syscollect_capture::StacksInMemory;
+    use syscollect_model::{RecorderSummary, StopReason};
+
+    /// A snapshot, and how many bytes it has.
+    fn capture() -> (tempfile::NamedTempFile, u64) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fake::write_capture(file.as_file(), &[], Some(fake::summary(StopReason::Snapshot)));
+        let bytes = file.as_file().metadata().unwrap().len();
+        (file, bytes)
+    }
+
+    fn named(file: &File, bytes: u64, abandon: &Abandon) -> Result<Option<String>> {
+        let mut summary = RecorderSummary::default();
+        let unwinding = Unwinding { stacks: StacksInMemory::default(), summary: &mut summary };
+        name(file, bytes, abandon, PinnedFiles::default(), unwinding)
+    }
 
     #[test]
     fn a_snapshot_is_written_into_a_regular_file_only() {
@@ -324,5 +382,41 @@ mod tests {
         let (_reader, writer) = std::io::pipe().unwrap();
         let error = regular(Brought::new(writer.into(), &closer)).unwrap_err();
         assert!(error.to_string().contains("regular file"), "{error}");
+    }
+
+    #[test]
+    fn a_snapshot_whose_file_is_cut_off_or_overwritten_meanwhile_is_an_error() {
+        let (file, bytes) = capture();
+        assert_eq!(named(file.as_file(), bytes, &Abandon::default()).unwrap(), None);
+        for length in [0, 1, bytes / 2, bytes - 1] {
+            let (file, bytes) = capture();
+            file.as_file().set_len(length).unwrap();
+            assert!(named(file.as_file(), bytes, &Abandon::default()).is_err(), "cut to {length}");
+        }
+        let (file, bytes) = capture();
+        file.as_file().set_len(bytes / 2).unwrap();
+        file.as_file().set_len(bytes).unwrap();
+        assert!(named(file.as_file(), bytes, &Abandon::default()).is_err());
+    }
+
+    #[test]
+    fn a_file_that_somebody_makes_endless_is_read_as_far_as_it_was_written() {
+        let (file, bytes) = capture();
+        file.as_file().set_len(1 << 42).unwrap();
+        let began = Instant::now();
+        assert_eq!(named(file.as_file(), bytes, &Abandon::default()).unwrap(), None);
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_snapshot_that_has_no_names_says_so() {
+        let (file, bytes) = capture();
+        let in_no_time = Abandon::default().after(Duration::ZERO);
+        let why = named(file.as_file(), bytes, &in_no_time).unwrap().unwrap();
+        assert!(why.contains("not found in time"), "{why}");
+        // It takes no more.
+        let only_read = File::open(file.path()).unwrap();
+        let why = named(&only_read, bytes, &Abandon::default()).unwrap().unwrap();
+        assert!(why.contains("capture"), "{why}");
     }
 }
