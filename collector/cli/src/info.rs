@@ -315,9 +315,12 @@ impl Report {
                 format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")),
             ),
         }
-        if let Some(SnapshotMark { reason, .. }) = &self.recording.snapshot {
-            let of = "of a recording that went on";
-            let words = if reason.is_empty() { of.to_owned() } else { format!("{of}: {reason}") };
+        if let Some(SnapshotMark { reason, trigger, .. }) = &self.recording.snapshot {
+            let of = match trigger.is_empty() {
+                true => "of a recording that went on".to_owned(),
+                false => format!("of a recording that went on, by trigger {trigger}"),
+            };
+            let words = if reason.is_empty() { of } else { format!("{of}: {reason}") };
             add_line(&mut text, "Snapshot", words);
         }
         add_line(&mut text, "Machine", self.machine_text());

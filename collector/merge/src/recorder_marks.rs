@@ -74,7 +74,12 @@ impl RecorderMarks {
 
 fn emit_snapshot(mark: &SnapshotMark, engine: &mut Engine<'_>) -> Result<(), Stopped> {
     let strings = &mut engine.tables.strings;
-    let mut slice = Slice::named(strings.intern("snapshot taken"));
+    let name = match mark.trigger.is_empty() {
+        true => "snapshot taken".to_owned(),
+        // What it says happened here; the snapshot was taken a moment later.
+        false => format!("trigger {}", mark.trigger),
+    };
+    let mut slice = Slice::named(strings.intern(&name));
     for (label, string) in [("reason", &mark.reason), ("trigger", &mark.trigger)] {
         if !string.is_empty() {
             let (label, string) = (strings.intern(label), strings.intern(string));
@@ -156,7 +161,7 @@ mod tests {
             at: Ticks(7),
             tid: 42,
         });
-        let twice = [pair("Snapshot", "snapshot taken"), pair("Snapshot", "snapshot taken")];
+        let twice = [pair("Snapshot", "trigger starved"), pair("Snapshot", "trigger starved")];
         assert_eq!(emitted(&mut tables, &[u64::MAX]), twice);
         let threads = tables.tracks.iter().filter_map(|track| match track.scope {
             Scope::Thread(thread) => Some(tables.thread(thread).tid),

@@ -41,6 +41,9 @@ pub struct Trigger {
     pub last: Option<Duration>,
 }
 
+/// Bytes of a thread's name that the kernel keeps.
+const LONGEST_NAME: usize = 15;
+
 /// The words that begin causes.
 const CAUSES: &str = "a cause (zone, frame, function, pair, hit, tracepoint, waiting, blocked, \
                       uninterruptible, exit, crash, message, counter, plot)";
@@ -162,6 +165,23 @@ impl Trigger {
             // The main set has no name.
             Cause::Frame(..) => false,
         };
+        let who = match &self.cause {
+            Cause::Waiting(who, _)
+            | Cause::Blocked(who, _)
+            | Cause::Uninterruptible(who, _)
+            | Cause::Exit(who, _)
+            | Cause::Crash(who)
+            | Cause::Message(who, _) => who.as_ref(),
+            _ => None,
+        };
+        if who.is_some_and(|NamePattern(who)| who.trim_end_matches('*').len() > LONGEST_NAME) {
+            return Some(
+                "the kernel keeps 15 bytes of a thread's name: write these, or end it by *",
+            );
+        }
+        if self.last == Some(Duration::ZERO) {
+            return Some("of the last 0 s there is nothing");
+        }
         match (name, self.limit) {
             (true, _) if matches!(self.cause, Cause::Tracepoint(..)) => {
                 Some("a tracepoint is named with its subsystem, as in oom:mark_victim")
@@ -365,8 +385,14 @@ mod tests {
 
     #[test]
     fn what_could_never_happen_is_known() {
-        for text in ["zone \"\" > 1ms", "tracepoint switch", "crash, limit 0", "blocked \"\" > 1s"]
-        {
+        for text in [
+            "waiting averyverylongname > 1ms",
+            "crash, last 0s",
+            "zone \"\" > 1ms",
+            "tracepoint switch",
+            "crash, limit 0",
+            "blocked \"\" > 1s",
+        ] {
             assert!(trigger(text).never().is_some(), "{text}");
         }
         assert_eq!(trigger("frame > 1ms").never(), None);

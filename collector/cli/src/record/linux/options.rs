@@ -261,8 +261,8 @@ pub(crate) struct Subject {
     unwind_memory: Option<u64>,
     cross_check_every: u32,
     jvm: bool,
-    probes: Vec<Spec>,
-    tracepoints: Vec<Tracepoints>,
+    pub(crate) probes: Vec<Spec>,
+    pub(crate) tracepoints: Vec<Tracepoints>,
 }
 
 impl SystemArgs {

@@ -252,10 +252,9 @@ fn text(status: &Status) -> String {
 /// A line for each trigger.
 fn triggers(report: &TriggerReport) -> Vec<String> {
     let line = |status: &TriggerStatus| {
-        let TriggerStatus { name, text, events, fired, paused, limited } = status;
+        let TriggerStatus { text, events, fired, paused, limited, .. } = status;
         let mut line = format!(
-            "trigger {}: {}: {} events, {} snapshots",
-            printable(name),
+            "trigger {}: happened {} times, fired {}",
             printable(text),
             grouped(*events),
             grouped(*fired)

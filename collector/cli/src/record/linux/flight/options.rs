@@ -2,15 +2,17 @@
 
 use super::message::SOCKET;
 use super::trigger_args::TriggerArgs;
-use crate::record::backend::options::{SubjectArgs, SystemOptions};
+use crate::record::backend::options::{Subject, SubjectArgs, SystemOptions};
 use crate::record::files::KeepCapture;
 use crate::record::options::{EventArgs, Options, Output};
 use crate::units::{parse_duration, parse_size};
+use crate::usage::usage;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::time::Duration;
+use syscollect_capture::Tracepoints;
 use syscollect_store::BufferMode;
-use syscollect_triggers::Trigger;
+use syscollect_triggers::{Cause, Trigger};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,6 +106,8 @@ impl FlightArgs {
             buffer_span: self.keep,
             subject: self.subject.finish()?,
         };
+        let triggers = self.triggers.all()?;
+        check_recorded(&triggers, &system.subject, self.events.gpu)?;
         let recording = Options {
             duration: None,
             output: Output::Default,
@@ -123,9 +127,37 @@ impl FlightArgs {
             recording,
             folder: self.folder,
             most: self.most as usize,
-            triggers: self.triggers.all()?,
+            triggers,
             group: self.group,
             socket: self.socket,
         })
     }
+}
+
+/// A trigger of a probe or a tracepoint that is not recorded would wait for ever.
+fn check_recorded(triggers: &[Trigger], subject: &Subject, gpu: bool) -> Result<()> {
+    for Trigger { name, cause, .. } in triggers {
+        let (is_recorded, option) = match cause {
+            Cause::Function(..) => (!subject.probes.is_empty() || gpu, "--function"),
+            Cause::Pair(..) => (!subject.probes.is_empty() || gpu, "--zone"),
+            Cause::Hit(..) => (!subject.probes.is_empty() || gpu, "--usdt or --function"),
+            Cause::Tracepoint(tracepoint, _) => {
+                let is_of = |recorded: &Tracepoints| {
+                    let named = recorded.name.as_deref();
+                    tracepoint.split_once(':').is_some_and(|(system, name)| {
+                        system == recorded.system && named.is_none_or(|named| named == name)
+                    })
+                };
+                (subject.tracepoints.iter().any(is_of) || gpu, "--tracepoint")
+            }
+            _ => continue,
+        };
+        if !is_recorded {
+            let message = format!(
+                "the trigger {name:?} waits for what is not recorded: ask for it with {option}, too"
+            );
+            return Err(usage(message).into());
+        }
+    }
+    Ok(())
 }

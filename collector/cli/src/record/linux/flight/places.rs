@@ -37,6 +37,11 @@ impl Places {
         Ok(())
     }
 
+    /// Whether the recorder itself would get one.
+    pub(super) fn has_one_for_owner(&self) -> bool {
+        self.taken.len() < MOST_AT_ONCE
+    }
+
     /// Gives it back.
     pub(super) fn give_back(&mut self, asker: Asker) {
         if let Some(at) = self.taken.iter().position(|taken| *taken == asker) {
@@ -59,6 +64,7 @@ mod tests {
         assert!(places.take(carol).unwrap_err().contains("2 snapshots are being written"));
         places.take(Asker::Owner).unwrap();
         assert!(places.take(Asker::Owner).unwrap_err().contains("3 snapshots"));
+        assert!(!places.has_one_for_owner());
         places.give_back(alice);
         places.take(carol).unwrap();
         assert!(places.take(alice).is_err());

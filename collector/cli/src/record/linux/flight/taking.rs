@@ -202,6 +202,11 @@ impl Snapshots {
         });
     }
 
+    /// Whether one could be taken into the folder now.
+    pub(super) fn has_place(&self) -> bool {
+        self.places().has_one_for_owner()
+    }
+
     /// Takes one into the folder.
     pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, order: SnapshotOrder) {
         let SnapshotMark { reason, trigger, .. } = &order.mark;

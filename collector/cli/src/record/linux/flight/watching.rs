@@ -17,6 +17,9 @@ use syscollect_triggers::{Firing, Trigger, Watcher};
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Snapshots that wait for their time, or for a place.
+const MOST_DUE: usize = 64;
+
 /// Triggers that are not watched yet.
 pub(super) struct Triggers {
     watcher: Watcher,
@@ -148,15 +151,23 @@ impl Watching {
         for Firing { trigger, reason, .. } in &fired {
             self.snapshots.log(format!("trigger {trigger}: {reason}"));
         }
-        self.due.extend(fired);
+        let room = MOST_DUE.saturating_sub(self.due.len());
+        for Firing { trigger, .. } in fired.iter().skip(room) {
+            let name = printable(trigger);
+            eprint_line!("syscollect: no snapshot of trigger {name}: {MOST_DUE} wait already");
+        }
+        self.due.extend(fired.into_iter().take(room));
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
     }
 
     fn take_what_is_due(&mut self, now: Ticks) {
-        let due: Vec<Firing> = self.due.extract_if(.., |firing| firing.due <= now).collect();
-        for Firing { trigger, at, tid, reason, last, .. } in due {
+        self.due.sort_by_key(|firing| firing.due);
+        // Where others are being written it waits: what is rare must not be lost to what is not.
+        while self.due.first().is_some_and(|firing| firing.due <= now) && self.snapshots.has_place()
+        {
+            let Firing { trigger, at, tid, reason, last, .. } = self.due.remove(0);
             let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
             let order = SnapshotOrder { last, mark };
             Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
