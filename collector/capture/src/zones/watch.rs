@@ -83,13 +83,6 @@ pub(super) enum WatchEvent {
         /// In words.
         why: String,
     },
-    /// Another recorder has the arena.
-    Held {
-        /// Whose program it is.
-        user: u32,
-        /// The process.
-        pid: u32,
-    },
 }
 
 /// Takes over what is announced.
@@ -232,7 +225,7 @@ impl Takeover {
                 Ok(found) => found,
                 Err(ArenaRefusal::Gone) => continue,
                 Err(why) => {
-                    refused(&self.arenas, announcement, path, &why);
+                    self.arenas.refuse_announced(announcement, &why);
                     return InspectOutcome::InVain;
                 }
             };
@@ -315,11 +308,11 @@ pub(super) fn take(
     found: &FoundArena,
     announcement: Announcement,
 ) -> TakeoverOutcome {
-    match arenas.take(announcement.pid, path, found) {
+    match arenas.take(announcement.pid, path, found, Some(announcement.ring)) {
         Ok(taken) => announced_ring(arenas, &taken, announcement),
         Err(ArenaRefusal::TooMany(_)) => return TakeoverOutcome::NoRoom,
         Err(why) => {
-            refused(arenas, announcement, path, &why);
+            arenas.refuse_announced(announcement, &why);
             return TakeoverOutcome::No;
         }
     }
@@ -338,17 +331,4 @@ pub(super) fn announced_ring(
     };
     let owner = taken.arena.memory.ring(ring).owner.load(Ordering::Acquire);
     arenas.report_owner(taken, ring, owner, Some(tid));
-}
-
-/// An arena that was announced could not be had.
-pub(super) fn refused(
-    arenas: &Arenas,
-    announcement: Announcement,
-    path: &Path,
-    why: &ArenaRefusal,
-) {
-    match why {
-        ArenaRefusal::Held => arenas.hold(announcement.user, announcement.pid, path),
-        why => arenas.refuse_announced(announcement, why),
-    }
 }
