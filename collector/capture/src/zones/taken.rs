@@ -322,6 +322,11 @@ impl TakenArena {
         lock(&self.rings).get(&ring).is_none_or(|known| known.owner != owner)
     }
 
+    /// The last owner of a ring of whom the collector has heard; 0 where there is none.
+    pub(super) fn last_told(&self, ring: u32) -> u32 {
+        lock(&self.rings).get(&ring).map_or(0, |known| known.owner)
+    }
+
     /// How often threads have taken rings, as the program counts it.
     pub(super) fn claims(&self) -> u32 {
         self.arena.memory.header().claims.load(Ordering::Acquire)

@@ -320,7 +320,9 @@ pub(super) fn take(
 }
 
 /// A thread has announced its ring; it still has it, for a ring is given to
-/// another only when it was emptied, which waits for this.
+/// another only when it was emptied, which waits for this. Where another recorder empties it, the
+/// ring may be the next thread's already: then it was that of the thread who had it after the last
+/// one that was told, for each announces it once.
 pub(super) fn announced_ring(
     arenas: &Arenas,
     taken: &TakenArena,
@@ -329,6 +331,15 @@ pub(super) fn announced_ring(
     let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) else {
         return;
     };
-    let owner = taken.arena.memory.ring(ring).owner.load(Ordering::Acquire);
+    let header = taken.arena.memory.ring(ring);
+    let mut owner = header.owner.load(Ordering::Acquire);
+    let may_be_late = taken.arena.was_held && taken.same_numbers;
+    if may_be_late && header.tid.load(Ordering::Acquire) != tid {
+        let next = taken.last_told(ring).wrapping_add(1);
+        if next >= owner {
+            return;
+        }
+        owner = next;
+    }
     arenas.report_owner(taken, ring, owner, Some(tid));
 }
