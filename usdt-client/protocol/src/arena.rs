@@ -53,7 +53,7 @@ pub const RINGS_OFFSET: usize = LOG_OFFSET + LOG_BYTES;
 pub const RING_BYTES: usize = 1 << 20;
 /// Bytes that a thread writes at most before it publishes them as the ring's head: who copies items
 /// that it does not hold back from being overwritten must be ahead of the head's last round by as
-/// much. A group of items that restates all there is to be restated has 283 KiB.
+/// much. The largest group restates all there is to be restated: it has less than 300 KiB.
 pub const MAX_GROUP_BYTES: usize = 384 << 10;
 /// Bytes from one ring to the next.
 pub const RING_STRIDE: usize = RING_BYTES + PAGE;

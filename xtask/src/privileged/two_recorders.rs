@@ -35,7 +35,8 @@ fn both_have_all(context: &Context) -> Result<String> {
     let pids = [slow.id(), fast.id()];
     let (fast, slow) = (wait(fast)?, wait(slow)?);
     ensure!(fast.status.success() && slow.status.success(), "a load failed: {}", fast.stderr);
-    let numbers = json_lines(&slow.stdout)?.first().map_or(Ok(0), |line| number(line, "numbers"))?;
+    let numbers =
+        json_lines(&slow.stdout)?.first().map_or(Ok(0), |line| number(line, "numbers"))?;
     // Programs that are gone are noticed within a second.
     std::thread::sleep(Duration::from_millis(1_500));
     context.stop(second)?;

@@ -562,7 +562,11 @@ fn mark_loss(
     let words = [stamp.0 & !0xff | ItemKind::Lost as u64, events];
     let first = Some(Stamp(words[0]));
     let (last, starts_stamped) = (first, true);
-    lane.append(Piece { words: &words, items: 1, events: 0, first, last, starts_stamped }, now, chunk);
+    lane.append(
+        Piece { words: &words, items: 1, events: 0, first, last, starts_stamped },
+        now,
+        chunk,
+    );
 }
 
 /// Whose ring is drained, and when.

@@ -40,14 +40,17 @@ pub(super) fn pieces(
 ) -> Result<usize, Malformed> {
     let (mut start, mut at, mut items, mut events) = (0, 0, 0, 0);
     let (mut first, mut last) = (None, None);
-    let mut emit =
-        |range: Range<usize>, items: u32, events: u32, first: Option<Stamp>, last: Option<Stamp>| {
-            let words = &words[range];
-            if let Some(word) = words.first() {
-                let starts_stamped = is_stamped(*word);
-                sink(Piece { words, items, events, first, last, starts_stamped });
-            }
-        };
+    let mut emit = |range: Range<usize>,
+                    items: u32,
+                    events: u32,
+                    first: Option<Stamp>,
+                    last: Option<Stamp>| {
+        let words = &words[range];
+        if let Some(word) = words.first() {
+            let starts_stamped = is_stamped(*word);
+            sink(Piece { words, items, events, first, last, starts_stamped });
+        }
+    };
     while at < limit.min(words.len()) {
         let word = words[at];
         let Some(length) = item_words(word).filter(|length| at + length <= words.len()) else {
@@ -189,6 +192,10 @@ mod tests {
         assert_eq!(stale_words(&words, 3, 30).0, 4, "an item that begins before the limit");
         assert_eq!(stale_words(&words[..1], 99, 30).0, 0, "an item that is cut");
         let late = [begin(u64::MAX >> 8), begin(3)].concat();
-        assert_eq!(stale_words(&late, 99, (1 << 56) + 2).0, 2, "stamps are 56 bits of longer ticks");
+        assert_eq!(
+            stale_words(&late, 99, (1 << 56) + 2).0,
+            2,
+            "stamps are 56 bits of longer ticks"
+        );
     }
 }

@@ -421,11 +421,7 @@ impl RingReader {
 
     /// What lies before the tail may be that of threads that have ended: finds out where they do.
     /// `false` where it was overtaken meanwhile.
-    fn follow_handover(
-        &mut self,
-        look: &Look,
-        scratch: &mut Vec<u64>,
-    ) -> Result<bool, RingError> {
+    fn follow_handover(&mut self, look: &Look, scratch: &mut Vec<u64>) -> Result<bool, RingError> {
         let Some(observed) = &mut self.observed else { return Ok(true) };
         if let Some(handover) = observed.handover
             && self.position >= handover.until

@@ -188,8 +188,9 @@ impl Arenas {
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
         let place = ArenaLocation::of(&root, pid, path, found.id);
-        let arena =
-            found.take(announced).inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
+        let arena = found
+            .take(announced)
+            .inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
         let mut state = lock(&self.state);
         let client = state.next_number;
         state.next_number += 1;

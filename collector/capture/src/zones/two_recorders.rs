@@ -40,7 +40,8 @@ impl Recorder {
     /// The numbers of a thread's events.
     fn numbers(&self, tid: u32) -> Vec<u64> {
         let words = self.words(tid);
-        let events = items(&words).into_iter().filter(|item| item[0] as u8 == ItemKind::Alloc as u8);
+        let events =
+            items(&words).into_iter().filter(|item| item[0] as u8 == ItemKind::Alloc as u8);
         events
             .map(|item| {
                 assert_eq!(item[1], !item[2], "an item of two rounds of the ring");
@@ -88,8 +89,9 @@ fn both_of_two_recorders_see_every_zone_once_and_in_order() {
     for recorder in [&first, &second] {
         assert_eq!(recorder.locations(7001), [1, 2].into_iter().chain(3..15).collect::<Vec<_>>());
         assert!(recorder.follower.losses().is_empty());
-        let logs = |chunk: &&_| matches!(chunk, syscollect_store::Chunk { header, .. } if header.lane.kind == LaneKind::ZoneLog);
-        assert_eq!(recorder.chunks.iter().filter(logs).count(), 1, "its names, too");
+        let logs =
+            recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
+        assert_eq!(logs.count(), 1, "its names, too");
     }
     let of_others = "instrumented_programs_of_other_recorders";
     assert_eq!(second.follower.statistics().get(of_others), Some(&1));
