@@ -14,14 +14,9 @@ use super::zones::{Marked, ProcessZones, last_number, load, numbered};
 /// What a capture counts of programs whose zones another recorder held when this one came.
 const OF_OTHERS: &str = "instrumented_programs_of_other_recorders";
 
-/// Two recordings of everything that go on together, and one that comes later.
-pub(crate) fn two(context: &Context) -> Result<String> {
-    Ok([both_have_all(context)?, second_goes_on(context)?].join("; "))
-}
-
 /// A program with few zones and one at a high rate: both recorders have every zone of the one, and
 /// of the other what they do not count as lost.
-fn both_have_all(context: &Context) -> Result<String> {
+pub(crate) fn both_have_all(context: &Context) -> Result<String> {
     let captures = ["first.syscap", "second.syscap"].map(|name| context.path(name));
     let first = context.start(&captures[0], &[])?;
     let second = context.start(&captures[1], &[])?;
@@ -30,7 +25,7 @@ fn both_have_all(context: &Context) -> Result<String> {
     std::thread::sleep(Duration::from_secs(1));
     let file = context.path("both-numbers");
     let slow = load(context, &["numbered", text(&file)?, "4"])?;
-    let zones = context.times(1_000_000).to_string();
+    let zones = context.times(200_000).to_string();
     let fast = load(context, &["marks", "2", &zones])?;
     let pids = [slow.id(), fast.id()];
     let (fast, slow) = (wait(fast)?, wait(slow)?);
@@ -63,7 +58,7 @@ fn both_have_all(context: &Context) -> Result<String> {
 }
 
 /// A second recorder that comes later has what is of its time, also after the first was killed.
-fn second_goes_on(context: &Context) -> Result<String> {
+pub(crate) fn second_goes_on(context: &Context) -> Result<String> {
     let captures = ["killed.syscap", "goes-on.syscap"].map(|name| context.path(name));
     let file = context.path("goes-on-numbers");
     let first = context.start(&captures[0], &[])?;

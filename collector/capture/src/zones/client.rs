@@ -590,12 +590,13 @@ impl Ring {
         account: &mut DrainCounts<'_>,
         out: &mut Output<'_>,
     ) -> Result<u64, RingError> {
-        let mut bytes = 0;
+        let (mut begun, mut bytes) = (None, 0);
         loop {
             let waiting = self.reader.waiting(out.scratch)?;
+            let begun = *begun.get_or_insert(self.reader.position());
             let missed = self.reader.newly_missed();
             account.count(missed, out);
-            bytes += waiting.bytes + missed.scanned;
+            bytes = bytes.max(waiting.bytes) + missed.scanned;
             if waiting.bytes > 0 {
                 if !self.follow_owner(context, &waiting, out) {
                     // The watcher will tell soon whose they are.
@@ -605,14 +606,17 @@ impl Ring {
                 let marked = context.now;
                 Self::take(&mut self.reader, lane, waiting, (marked, missed.events), account, out)?;
             }
-            let has_taken = self.reader.has_taken(&waiting);
-            if !has_taken && waiting.is_late && bytes < RING_BYTES as u64 {
-                // Another thread's items follow.
+            let position = self.reader.position();
+            // An observer that was overtaken goes on elsewhere; another thread's items may follow.
+            let is_overtaken = position < waiting.until;
+            let has_more = is_overtaken || waiting.is_late && position < waiting.head;
+            if has_more && position.saturating_sub(begun) < RING_BYTES as u64 {
                 continue;
             }
+            account.losses.unfinished += u64::from(is_overtaken && context.all);
             account.count(self.reader.newly_missed(), out);
             account.count_full(self.reader.newly_lost());
-            if waiting.ended && has_taken {
+            if waiting.ended && !has_more {
                 self.let_go(context.now, out);
                 self.reader.free();
             }

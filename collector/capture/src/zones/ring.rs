@@ -3,8 +3,8 @@
 //! The arena's holder moves the ring's tail, and what lies behind it is never overwritten. An
 //! observer has a position of its own and writes nothing. It copies what lies between its position
 //! and the head, and only then looks where tail and head are: what was at or behind the tail after
-//! the copy is intact, for the writer keeps off it; so is what is younger than the last round of the
-//! ring, less what the writer may have written since it published the head. What may have been
+//! the copy is intact, for the writer keeps off it; so is what is younger than the ring's last
+//! round, less what the writer may have written since it published the head. What may have been
 //! overwritten meanwhile is not looked at, but counted as lost: the holder writes beside the tail
 //! how many events it has taken until there.
 
@@ -98,9 +98,9 @@ pub(super) struct RingContent {
     pub(super) owner: Option<u32>,
     /// Whether the ring has another owner by now.
     pub(super) is_late: bool,
-    /// Up to where it is that thread's, as far as is known.
-    until: u64,
-    head: u64,
+    /// Up to where it is that thread's, as far as is known, and up to where there is something.
+    pub(super) until: u64,
+    pub(super) head: u64,
 }
 
 /// What an observer was too late for.
@@ -331,16 +331,17 @@ impl RingReader {
         }
     }
 
-    /// Gives an empty ring of a thread that has ended to the next one, unless another recorder will.
+    /// Gives an empty ring of a thread that has ended to the next one, unless another recorder
+    /// will.
     pub(super) fn free(&self) {
         if self.observed.is_none() {
             self.header().state.store(RingState::Free as u32, Ordering::Release);
         }
     }
 
-    /// Whether all of that was taken.
-    pub(super) fn has_taken(&self, content: &RingContent) -> bool {
-        self.position == content.head
+    /// Up to where it was read, bytes.
+    pub(super) fn position(&self) -> u64 {
+        self.position
     }
 }
 

@@ -425,7 +425,8 @@ proptest! {
                 }
                 Step::NextThread => {
                     ends += 1;
-                    thread.write(&[ticks_now(ClockSource::Tsc).0 << 8 | ItemKind::ThreadEnd as u64]);
+                    let ticks = ticks_now(ClockSource::Tsc).0 << 8;
+                    thread.write(&[ticks | ItemKind::ThreadEnd as u64]);
                     thread.end();
                     // Its ring is this one's when the holder has seen that; until then it has
                     // another.
