@@ -17,7 +17,8 @@
 //! A thread announces its ring by hitting the USDT probe `syscollect:ring` with
 //! the arena's file descriptor and the ring's number. The collector opens the
 //! descriptor through /proc/PID/fd, and takes the arena by an open file
-//! description lock (`F_OFD_SETLK`, write, whole file), which vanishes with it.
+//! description lock (`F_OFD_SETLK`, write, whole file), which vanishes with it. Other collectors
+//! may read the arena meanwhile, but write nothing into it.
 //!
 //! [Items](crate::Item) lie one behind the other; the ring's slack keeps them from wrapping:
 //! position `p` is at `p % RING_BYTES`, and an item that begins before the end of the data ends in
@@ -50,6 +51,10 @@ pub const LOG_OFFSET: usize = 512 << 10;
 pub const RINGS_OFFSET: usize = LOG_OFFSET + LOG_BYTES;
 /// Bytes of a ring's items.
 pub const RING_BYTES: usize = 1 << 20;
+/// Bytes that a thread writes at most before it publishes them as the ring's head: who copies items
+/// that it does not hold back from being overwritten must be ahead of the head's last round by as
+/// much. The largest group restates all there is to be restated: it has less than 300 KiB.
+pub const MAX_GROUP_BYTES: usize = 384 << 10;
 /// Bytes from one ring to the next.
 pub const RING_STRIDE: usize = RING_BYTES + PAGE;
 /// Most threads that have a ring at one time.
@@ -124,8 +129,14 @@ pub struct RingHeader {
     pub thread_line: [AtomicU64; 5],
     /// Bytes taken away, ever; written by the collector.
     pub tail: AtomicU64,
+    /// Events that collectors have taken away, ever; written by the collector for others, before
+    /// `tail`. The program looks at neither this nor the next.
+    pub taken_before: AtomicU64,
+    /// The same number, written after `tail`: where both agree, they belong to the `tail` that was
+    /// read between them.
+    pub taken_after: AtomicU64,
     /// Pads to a cache line.
-    pub collector_line: [AtomicU64; 7],
+    pub collector_line: [AtomicU64; 5],
 }
 
 /// What a ring is doing.

@@ -61,6 +61,7 @@ mod starts;
 mod survival;
 mod tracefs;
 mod triggers;
+mod two_recorders;
 mod unwinding;
 mod unwinding_eviction;
 mod unwinding_leaves;
@@ -148,7 +149,9 @@ const TESTS: &[Test] = &[
     test!("leader-gone" kernels, hung::leader_gone, needs "user_probes"),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("doctor" kernels, doctor::doctor),
-    test!("two-recorders" kernels, starts::two),
+    test!("two-starts" kernels, starts::two),
+    test!("two-recorders" kernels, two_recorders::both_have_all, needs "user_probes"),
+    test!("two-recorders-killed" kernels, two_recorders::second_goes_on, needs "user_probes"),
     test!("rights" kernels, rights::rights),
     test!("killed" kernels, survival::killed),
     test!("hidden-files", survival::hidden_files),

@@ -178,7 +178,7 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     // More than the rings hold, and for longer than the recorder is left alone, which is longer
     // where it is slow.
     let zones = if context.is_emulated() { 4 * MILLION } else { MILLION };
-    let (count_of_each, mut produced) = (zones / THREADS, 0);
+    let count_of_each = zones / THREADS;
     let program = load(context, &["marks", &THREADS.to_string(), &count_of_each.to_string()])?;
     let pid = program.id();
     let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
@@ -200,23 +200,37 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let output = wait(program)?;
     ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
     let _ = context.stop(recorder)?;
-    let process = ProcessZones::read(&capture, pid)?;
-    let mut recorded = 0;
-    for line in json_lines(&output.stdout)? {
-        let items = process.of(number(&line, "tid")? as u32);
-        recorded += count(&items, is_begin)
-            + count(&items, is_end)
-            + count(&items, is(ItemKind::ThreadEnd));
-        // Its end is an event, too.
-        produced += 2 * number(&line, "zones")? + 1;
-    }
-    let lost = process.lost;
+    let Marked { recorded, lost, produced } = Marked::read(&capture, pid, &output.stdout)?;
     ensure!(lost > 0, "nothing was lost, although the recorder stood still");
     ensure!(
         recorded + lost == produced,
         "{recorded} recorded + {lost} lost is not {produced} produced"
     );
     Ok(format!("{recorded} events of {zones} zones recorded + {lost} lost = produced"))
+}
+
+/// Events of a load that marks zones as fast as it can.
+pub(super) struct Marked {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
+    pub(super) produced: u64,
+}
+
+impl Marked {
+    /// Those in a capture, and those that the load has printed.
+    pub(super) fn read(capture: &Path, pid: u32, printed: &str) -> Result<Self> {
+        let process = ProcessZones::read(capture, pid)?;
+        let mut marked = Self { recorded: 0, lost: process.lost, produced: 0 };
+        for line in json_lines(printed)? {
+            let items = process.of(number(&line, "tid")? as u32);
+            marked.recorded += count(&items, is_begin)
+                + count(&items, is_end)
+                + count(&items, is(ItemKind::ThreadEnd));
+            // Its end is an event, too.
+            marked.produced += 2 * number(&line, "zones")? + 1;
+        }
+        Ok(marked)
+    }
 }
 
 fn has_ended(pid: u32) -> bool {
@@ -248,7 +262,7 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
 }
 
 /// Starts the load that numbers its zones; returns once it is at work.
-fn numbered(context: &Context, file: &Path) -> Result<Child> {
+pub(super) fn numbered(context: &Context, file: &Path) -> Result<Child> {
     let program = load(context, &["numbered", text(file)?, "60"])?;
     until("the load to begin", || last_number(file).ok())?;
     Ok(program)

@@ -33,9 +33,6 @@ pub(super) enum ArenaRefusal {
     /// The file is not there: the process has ended, run exec or closed it.
     #[error("it is gone")]
     Gone,
-    /// Another collector has locked it.
-    #[error("another recorder reads it")]
-    Held,
     /// Its user, or its process, has as many as one may have.
     #[error("{0} as many as one may have at a time")]
     TooMany(&'static str),
@@ -47,8 +44,8 @@ pub(super) enum ArenaRefusal {
     System(#[from] io::Error),
 }
 
-/// An arena that this recorder has taken: locked, its headers mapped.
-/// The lock goes with the file.
+/// An arena that this recorder reads: its headers mapped, and locked where no other recorder had
+/// the lock. The lock goes with the file.
 #[derive(Clone)]
 pub(super) struct Arena {
     /// Which file it is.
@@ -59,8 +56,12 @@ pub(super) struct Arena {
     pub(super) memory: Arc<ArenaMemory>,
     /// What its ticks are.
     pub(super) clock: ClockSource,
-    /// Whether a collector has had it before.
+    /// Whether a collector has had it before this recording began, as far as that is known.
     pub(super) had_reader: bool,
+    /// Whether another recorder held it when this one came.
+    pub(super) was_held: bool,
+    /// How many rings had been used when this recorder came.
+    pub(super) rings_before: u32,
 }
 
 /// A file that is a memfd, found and not opened yet.
@@ -95,8 +96,19 @@ impl Arena {
 
     /// How many rings were ever used.
     pub(super) fn rings(&self) -> u32 {
-        self.memory.header().rings.load(Ordering::Acquire).min(MAX_RINGS as u32)
+        rings(self.memory.header())
     }
+
+    /// Becomes its holder if nobody is any more, and tells its threads.
+    pub(super) fn take_over(&self) {
+        if !self.memory.is_held() && self.memory.try_hold().unwrap_or(false) {
+            self.memory.request_restatement();
+        }
+    }
+}
+
+fn rings(header: &ArenaHeader) -> u32 {
+    header.rings.load(Ordering::Acquire).min(MAX_RINGS as u32)
 }
 
 impl FoundArena {
@@ -116,17 +128,27 @@ impl FoundArena {
         Some(u32::from_le_bytes(bytes))
     }
 
-    /// Takes it over, and tells its threads.
-    pub(super) fn take(&self) -> Result<Arena, ArenaRefusal> {
+    /// Takes it over and tells its threads, or observes it where another recorder holds it.
+    /// `announced` is the ring whose thread has led here.
+    pub(super) fn take(&self, announced: Option<u64>) -> Result<Arena, ArenaRefusal> {
         let file = self.open(libc::O_RDWR)?;
         check_size(&file)?;
-        lock(&file)?;
         let memory = Arc::new(ArenaMemory::map(file)?);
-        let clock = check_header(memory.header())?;
-        let attached = &memory.header().attached;
-        let last = attached.load(Ordering::Acquire);
-        attached.store(last.wrapping_add(1).max(1), Ordering::Release);
-        Ok(Arena { id: self.id, user: self.user, memory, clock, had_reader: last != 0 })
+        let header = memory.header();
+        let clock = check_header(header)?;
+        let was_held = !memory.try_hold()?;
+        let had_reader = if was_held {
+            // The first thread of the first ring announces it once: the program has just begun, and
+            // the holder has heard of it at the same time.
+            let is_new = announced == Some(0) && memory.ring(0).owner.load(Ordering::Acquire) == 1;
+            !is_new
+        } else {
+            header.attached.load(Ordering::Acquire) != 0
+        };
+        let rings_before = rings(header);
+        memory.request_restatement();
+        let (id, user) = (self.id, self.user);
+        Ok(Arena { id, user, memory, clock, had_reader, was_held, rings_before })
     }
 
     /// A memfd can be opened without side effects; without waiting, too,
@@ -215,22 +237,6 @@ fn check_size(file: &File) -> Result<(), ArenaRefusal> {
         return Err(ArenaRefusal::Wrong("it has another size"));
     }
     Ok(())
-}
-
-fn lock(file: &File) -> Result<(), ArenaRefusal> {
-    // SAFETY: plain numbers, for which zero is valid: the whole file.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the structure outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Err(ArenaRefusal::Held),
-        _ => Err(error.into()),
-    }
 }
 
 fn check_header(header: &ArenaHeader) -> Result<ClockSource, ArenaRefusal> {

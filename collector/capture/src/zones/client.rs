@@ -2,24 +2,32 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Ticks};
+use syscollect_records::Stamp;
 use syscollect_store::Chunk;
+use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::arena::Arena;
 use super::counters::{ApplicationCounters, PolledProgram};
 use super::definitions::DefinitionShares;
-use super::items::pieces;
+use super::items::{Piece, pieces};
 use super::lanes::{Lanes, LogLane, ThreadLane};
 use super::log::{CounterEntry, LogPart, LogReader};
 use super::memory::ArenaMemory;
-use super::ring::{READ_BYTES, RingContent, RingError, RingReader};
+use super::ring::{Missed, READ_BYTES, RingContent, RingError, RingReader};
 use super::turn::{TurnBudget, VisitOutcome};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
+
+/// Owners of a ring that an observer remembers: threads that have ended may have written what it
+/// has not read.
+const MOST_OWNERS: usize = 64;
+/// What an observer has of a thread that has ended waits so long for the thread to be told.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What drains of all clients share.
 pub(super) struct Output<'a> {
@@ -51,6 +59,8 @@ pub(super) struct Losses {
     pub(super) broken: u64,
     /// Items of threads that nobody knows any more.
     pub(super) nobodys: u64,
+    /// Rings of which another recorder had taken nobody knows how much.
+    pub(super) gaps: u64,
 }
 
 impl Losses {
@@ -64,6 +74,7 @@ impl Losses {
         self.unfinished = bounded_sum(self.unfinished, other.unfinished);
         self.broken = bounded_sum(self.broken, other.broken);
         self.nobodys = bounded_sum(self.nobodys, other.nobodys);
+        self.gaps = bounded_sum(self.gaps, other.gaps);
     }
 }
 
@@ -108,8 +119,12 @@ pub(super) struct Client {
     log_empty_at: Option<Instant>,
     counters: Option<ApplicationCounters>,
     values: Option<ThreadLane>,
-    /// Whether another recorder has read the arena before.
+    /// Whether another recorder has read the arena before, and whether one held it when this one
+    /// came.
     had_reader: bool,
+    was_held: bool,
+    /// How many rings had been used then.
+    rings_before: u32,
     /// What an earlier recorder has counted.
     before: Losses,
     losses: Losses,
@@ -129,8 +144,11 @@ struct LogStaged {
 struct Ring {
     number: u32,
     reader: RingReader,
-    /// Who the watcher says has it: the owner's count and its thread, if it is known.
-    reported: Option<(u32, Option<u32>)>,
+    /// Who the watcher says has it, and has had it last: the owner's count and its thread, if it is
+    /// known.
+    reported: Vec<(u32, Option<u32>)>,
+    /// Since when items wait for their thread to be told, which has the ring no more.
+    unknown_since: Option<Instant>,
     /// Whose items were taken last, and where they go; no lane where nobody knows the thread.
     writer: Option<(u32, Option<ThreadLane>)>,
     /// When it was found empty, if it was.
@@ -159,6 +177,8 @@ impl Client {
             counters: None,
             values: None,
             had_reader: arena.had_reader,
+            was_held: arena.was_held,
+            rings_before: arena.rings_before,
             before: if arena.had_reader { counted(&arena.memory) } else { Losses::default() },
             losses: Losses::default(),
             gone: false,
@@ -201,17 +221,19 @@ impl Client {
         if self.indices.contains_key(&number) {
             return;
         }
-        let reader = RingReader::new(
-            self.memory.clone(),
-            number,
-            self.start.ticks(self.subject.clock),
-            self.had_reader,
-        );
+        let (memory, start) = (self.memory.clone(), self.start.ticks(self.subject.clock));
+        let reader = if self.was_held {
+            let from_start = !self.had_reader || number >= self.rings_before;
+            RingReader::observe(memory, number, start, from_start)
+        } else {
+            RingReader::new(memory, number, start, self.had_reader)
+        };
         self.indices.insert(number, self.rings.len());
         self.rings.push(Ring {
             number,
             reader,
-            reported: None,
+            reported: Vec::new(),
+            unknown_since: None,
             writer: None,
             empty_at: None,
             broken: false,
@@ -226,18 +248,20 @@ impl Client {
             return false;
         };
         ring.empty_at = None;
-        let before = ring.reported.filter(|(reported, _)| *reported == owner);
-        if before.is_none_or(|(_, known)| known.is_none()) {
-            ring.reported = Some((owner, tid));
+        if let Some((_, known)) = ring.reported.iter_mut().find(|(known, _)| *known == owner) {
+            *known = known.or(tid);
+            return false;
         }
-        before.is_none()
+        if ring.reported.len() >= if self.was_held { MOST_OWNERS } else { 1 } {
+            ring.reported.remove(0);
+        }
+        ring.reported.push((owner, tid));
+        true
     }
 
     /// Asks its threads to state what they have open, as for a recorder that comes now.
     pub(super) fn request_restatement(&self) {
-        let attached = &self.memory.header().attached;
-        let last = attached.load(Ordering::Acquire);
-        attached.store(last.wrapping_add(1).max(1), Ordering::Release);
+        self.memory.request_restatement();
     }
 
     /// The program has ended or runs another one: nothing more will be written.
@@ -318,8 +342,10 @@ impl Client {
     ) -> f64 {
         let Some(ring) = self.rings.get_mut(place).filter(|ring| !ring.broken) else { return 0.0 };
         if turn.is_time_for(ring.empty_at) {
-            let context = Draining { client: self.number, all: turn.all || self.gone, now };
-            let mut account = DrainCounts { losses: &mut self.losses, items: &mut self.items };
+            let all = turn.all || self.gone;
+            let context = Draining { client: self.number, all, now, at: turn.now };
+            let (pid, losses) = (self.subject.place.pid, &mut self.losses);
+            let mut account = DrainCounts { pid, losses, items: &mut self.items };
             match ring.drain(&context, &mut account, out) {
                 Ok(bytes) => {
                     turn.count_ring(bytes as usize);
@@ -466,7 +492,7 @@ impl Client {
         let count = self.rings.len();
         for ahead in 1..=left {
             let ring = &self.rings[(self.next + ahead) % count];
-            let holds = ring.reader.waiting().is_ok_and(|waiting| waiting.bytes > 0);
+            let holds = ring.reader.has_more();
             self.losses.unfinished += u64::from(!ring.broken && holds);
         }
         self.losses.unfinished += u64::from(!self.log_broken && self.log.has_more());
@@ -499,8 +525,48 @@ fn counted(memory: &ArenaMemory) -> Losses {
 
 /// What a drain counts.
 struct DrainCounts<'a> {
+    pid: u32,
     losses: &'a mut Losses,
     items: &'a mut u64,
+}
+
+impl DrainCounts<'_> {
+    fn count_full(&mut self, events: u64) {
+        self.losses.ring_full = self.losses.ring_full.saturating_add(events);
+    }
+
+    /// Counts what another recorder has taken before this one came.
+    fn count(&mut self, missed: Missed, out: &mut Output<'_>) {
+        self.count_full(missed.events);
+        if missed.gaps > 0 {
+            if self.losses.gaps == 0 {
+                let pid = self.pid;
+                out.notes.push(format!(
+                    "process {pid}: it is not known how many of its first zones are missing: \
+                     another recorder had taken them before this one came"
+                ));
+            }
+            self.losses.gaps += missed.gaps;
+        }
+    }
+}
+
+/// Says in a thread's lane that events are missing before the one of that stamp.
+fn mark_loss(
+    lane: &mut ThreadLane,
+    stamp: Stamp,
+    events: u64,
+    now: Ticks,
+    chunk: &mut dyn FnMut(Chunk),
+) {
+    let words = [stamp.0 & !0xff | ItemKind::Lost as u64, events];
+    let first = Some(Stamp(words[0]));
+    let (last, starts_stamped) = (first, true);
+    lane.append(
+        Piece { words: &words, items: 1, events: 0, first, last, starts_stamped },
+        now,
+        chunk,
+    );
 }
 
 /// Whose ring is drained, and when.
@@ -509,6 +575,7 @@ struct Draining {
     /// Whether nothing comes after this.
     all: bool,
     now: Ticks,
+    at: Instant,
 }
 
 impl Ring {
@@ -523,37 +590,59 @@ impl Ring {
         account: &mut DrainCounts<'_>,
         out: &mut Output<'_>,
     ) -> Result<u64, RingError> {
-        let waiting = self.reader.waiting()?;
-        if waiting.bytes > 0 {
-            if !self.follow_owner(context, &waiting, out) {
-                // The watcher will tell soon whose they are.
-                return Ok(waiting.bytes);
+        let (mut begun, mut bytes) = (None, 0);
+        loop {
+            let waiting = self.reader.waiting(out.scratch)?;
+            let begun = *begun.get_or_insert(self.reader.position());
+            let missed = self.reader.newly_missed();
+            account.count(missed, out);
+            bytes = bytes.max(waiting.bytes) + missed.scanned;
+            if waiting.bytes > 0 {
+                if !self.follow_owner(context, &waiting, out) {
+                    // The watcher will tell soon whose they are.
+                    return Ok(bytes);
+                }
+                let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
+                let marked = context.now;
+                Self::take(&mut self.reader, lane, waiting, (marked, missed.events), account, out)?;
             }
-            let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
-            Self::take(&mut self.reader, lane, waiting, context.now, account, out)?;
+            let position = self.reader.position();
+            // An observer that was overtaken goes on elsewhere; another thread's items may follow.
+            let is_overtaken = position < waiting.until;
+            let has_more = is_overtaken || waiting.is_late && position < waiting.head;
+            if has_more && position.saturating_sub(begun) < RING_BYTES as u64 {
+                continue;
+            }
+            account.losses.unfinished += u64::from(is_overtaken && context.all);
+            account.count(self.reader.newly_missed(), out);
+            account.count_full(self.reader.newly_lost());
+            if waiting.ended && !has_more {
+                self.let_go(context.now, out);
+                self.reader.free();
+            }
+            return Ok(bytes);
         }
-        account.losses.ring_full =
-            account.losses.ring_full.saturating_add(self.reader.newly_lost());
-        if waiting.ended {
-            self.let_go(context.now, out);
-            self.reader.free();
-        }
-        Ok(waiting.bytes)
     }
 
     fn take(
         reader: &mut RingReader,
         mut lane: Option<&mut ThreadLane>,
         waiting: RingContent,
-        now: Ticks,
+        (now, missed): (Ticks, u64),
         account: &mut DrainCounts<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), RingError> {
         let Output { scratch, chunk, .. } = out;
+        let mut missed = (missed > 0).then_some(missed);
         reader.take(waiting, scratch, &mut |piece| {
             let items = u64::from(piece.items);
             match &mut lane {
                 Some(lane) => {
+                    if let Some(first) = piece.first
+                        && let Some(events) = missed.take()
+                    {
+                        mark_loss(lane, first, events, now, *chunk);
+                    }
                     *account.items += items;
                     lane.append(piece, now, *chunk);
                 }
@@ -570,18 +659,30 @@ impl Ring {
         waiting: &RingContent,
         out: &mut Output<'_>,
     ) -> bool {
-        if self.writer.as_ref().is_some_and(|(owner, _)| *owner == waiting.owner) {
+        let Some(owner) = waiting.owner else {
+            self.let_go(context.now, out);
+            return true;
+        };
+        if self.writer.as_ref().is_some_and(|(known, _)| *known == owner) {
             return true;
         }
-        let reported = self.reported.filter(|(owner, _)| *owner == waiting.owner);
+        let reported = self.reported.iter().find(|(reported, _)| *reported == owner);
         let tid = match reported {
-            Some((_, tid)) => tid,
+            Some((_, tid)) => *tid,
             None if context.all => None,
+            None if waiting.is_late => {
+                let since = *self.unknown_since.get_or_insert(context.at);
+                if context.at.duration_since(since) < PATIENCE {
+                    return false;
+                }
+                None
+            }
             None => return false,
         };
+        self.unknown_since = None;
         self.let_go(context.now, out);
         let lane = tid.and_then(|tid| out.lanes.open(context.client, tid));
-        self.writer = Some((waiting.owner, lane));
+        self.writer = Some((owner, lane));
         true
     }
 

@@ -10,7 +10,6 @@
 //! for himself.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +29,7 @@ use crate::shares::Pool;
 
 /// Changes are looked for this often.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Programs that are gone, and arenas that another recorder held, are looked at this often.
+/// Programs that are gone are looked for this often.
 const ROLL_CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Of a CPU this takes one part in so many.
 const PART_OF_A_CPU: u32 = 60;
@@ -65,8 +64,6 @@ pub(super) enum DiscoveryJob {
     Rings(Arc<TakenArena>),
     /// Its program may be gone.
     RollCall(Arc<TakenArena>),
-    /// Another recorder had it.
-    Held(u32, PathBuf),
 }
 
 /// What looks and waits for its turn.
@@ -270,7 +267,6 @@ impl DiscoveryJob {
         match self {
             Self::Announced(announcement, _) => Some(announcement.user),
             Self::Process(_, user) => *user,
-            Self::Held(..) => None,
             Self::Rings(taken) | Self::RollCall(taken) => Some(taken.arena.user),
         }
     }
@@ -308,9 +304,7 @@ impl Discovery {
     /// Something is to be done for the user whom it concerns.
     pub(super) fn add(&mut self, job: DiscoveryJob) {
         let user = job.known_user().unwrap_or_else(|| match &job {
-            DiscoveryJob::Process(pid, _) | DiscoveryJob::Held(pid, _) => {
-                find::user_of(&self.arenas.root(), *pid)
-            }
+            DiscoveryJob::Process(pid, _) => find::user_of(&self.arenas.root(), *pid),
             _ => NOBODY,
         });
         let user = payer(user);
@@ -341,11 +335,13 @@ impl Discovery {
         }
     }
 
-    /// Looks for what has changed: one word of each arena.
+    /// Looks for what has changed: one word of each arena, and of those that another recorder
+    /// holds whether it still does.
     pub(super) fn poll_arenas(&mut self) {
         self.watch_new();
         let mut jobs = Vec::new();
         for WatchedArena { taken, claims } in &mut self.watched {
+            taken.arena.take_over();
             let now = taken.claims();
             if std::mem::replace(claims, now) != now
                 && !taken.rings_wait.swap(true, Ordering::Relaxed)
@@ -369,13 +365,11 @@ impl Discovery {
         }
     }
 
-    /// Finds programs that are gone, and takes what another recorder has left.
+    /// Finds programs that are gone.
     pub(super) fn roll_call(&self) -> Vec<DiscoveryJob> {
         let all = self.watched.iter().map(|watched| &watched.taken);
         let asked = all.filter(|taken| !taken.roll_call_waits.swap(true, Ordering::Relaxed));
-        let cleanups =
-            self.arenas.take_held().into_iter().map(|(pid, path)| DiscoveryJob::Held(pid, path));
-        asked.map(|taken| DiscoveryJob::RollCall(taken.clone())).chain(cleanups).collect()
+        asked.map(|taken| DiscoveryJob::RollCall(taken.clone())).collect()
     }
 
     /// Does what is next; what that took on other threads.
@@ -415,13 +409,6 @@ impl Discovery {
                 if self.is_gone(&taken) {
                     forget(&self.arenas, &taken);
                     self.watched.retain(|watched| !Arc::ptr_eq(&watched.taken, &taken));
-                }
-            }
-            DiscoveryJob::Held(pid, path) => {
-                let found = self.mapped.at(&path, user);
-                let taken = found.map(|found| self.arenas.take(pid, &path, &found));
-                if matches!(taken, Some(Err(ArenaRefusal::Held))) {
-                    self.arenas.hold_on(pid, path);
                 }
             }
         }
@@ -505,10 +492,9 @@ impl Discovery {
             if self.arenas.known(found.id).is_some() {
                 continue;
             }
-            match self.arenas.take(pid, path, found) {
+            match self.arenas.take(pid, path, found, None) {
                 // Nothing of it was announced to this recording.
                 Ok(_) | Err(ArenaRefusal::Gone) => {}
-                Err(ArenaRefusal::Held) => self.arenas.hold(user, pid, path),
                 Err(why) => self.arenas.refuse(user, pid, (0, 0), &why),
             }
         }

@@ -80,7 +80,7 @@ impl Input<'_> {
     }
 }
 
-/// Has programs do what `data` says. Whatever that is, nothing panics, what is recorded are whole
+/// Has programs do what `data` says, before two recorders. Whatever that is, nothing panics, what is recorded are whole
 /// items in chunks of bounded size, and the honest program's zones are all there.
 ///
 /// # Panics
@@ -89,10 +89,11 @@ impl Input<'_> {
 #[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub))]
 pub fn hostile_programs(data: &[u8]) {
     let mut input = Input(data);
-    let mut recorder = Recorder::new();
+    let (mut recorder, mut observer) = (Recorder::new(), Recorder::new());
     let honest = FakeProgram::new();
     let thread = honest.thread(HONEST);
     recorder.notify(honest.announcement(&thread));
+    observer.notify(honest.announcement(&thread));
     let programs: Vec<FakeProgram> = (0..PROGRAMS).map(|_| FakeProgram::new()).collect();
     let mut rings: Vec<FakeThread<'_>> = programs
         .iter()
@@ -102,24 +103,29 @@ pub fn hostile_programs(data: &[u8]) {
     while !input.0.is_empty() {
         let which = usize::from(input.byte());
         let (program, ring) = (&programs[which % PROGRAMS], which % rings.len());
-        step(&mut input, &mut recorder, program, &mut rings[ring]);
+        step(&mut input, [&mut recorder, &mut observer], program, &mut rings[ring]);
         if which & 0x80 != 0 {
             zones += u64::from(thread.zone(1));
         }
     }
-    recorder.drain(true);
-    recorder.check(zones);
+    for mut recorder in [recorder, observer] {
+        recorder.drain(true);
+        recorder.check(zones);
+    }
 }
 
 fn step(
     input: &mut Input<'_>,
-    recorder: &mut Recorder,
+    [recorder, observer]: [&mut Recorder; 2],
     program: &FakeProgram,
     ring: &mut FakeThread<'_>,
 ) {
     let (header, arena) = (ring.header(), program.memory().header());
     match input.byte() % STEPS {
-        ANNOUNCE => recorder.notify(program.announcement(ring)),
+        ANNOUNCE => {
+            recorder.notify(program.announcement(ring));
+            observer.notify(program.announcement(ring));
+        }
         ANNOUNCE_ANY => {
             let (tid, ring) = (input.byte().into(), input.number());
             recorder.notify(ZoneNotice::Announcement(Announcement {
@@ -138,8 +144,18 @@ fn step(
             }));
         }
         FILE_SEEN => recorder.notify(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
-        DISCOVER => recorder.discover(),
-        DRAIN | DRAIN_AGAIN => recorder.drain(false),
+        DISCOVER => {
+            recorder.discover();
+            observer.discover();
+        }
+        DRAIN => {
+            recorder.drain(false);
+            observer.drain(false);
+        }
+        DRAIN_AGAIN => {
+            observer.drain(false);
+            recorder.drain(false);
+        }
         ZONES => _ = ring.zone(input.byte().into()),
         WRITE_WORD => _ = ring.write(&[input.number()]),
         WRITE_ITEM => {

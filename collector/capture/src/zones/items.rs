@@ -1,7 +1,9 @@
 //! Walking over items: as much of a look as the way to the file needs.
 
+use std::ops::Range;
+
 use syscollect_records::Stamp;
-use syscollect_zone_protocol::{is_stamped, item_words};
+use syscollect_zone_protocol::{ItemKind, is_stamped, item_words};
 
 /// Words after which a piece ends at the next stamped item: some room below a
 /// chunk of 64 KiB.
@@ -14,6 +16,8 @@ pub(super) struct Piece<'a> {
     pub(super) words: &'a [u64],
     /// How many.
     pub(super) items: u32,
+    /// How many of them begin events, as programs count what they lose.
+    pub(super) events: u32,
     /// The first stamp among them.
     pub(super) first: Option<Stamp>,
     /// The last.
@@ -34,49 +38,90 @@ pub(super) fn pieces(
     limit: usize,
     mut sink: impl FnMut(Piece<'_>),
 ) -> Result<usize, Malformed> {
-    let (mut start, mut at, mut items) = (0, 0, 0);
+    let (mut start, mut at, mut items, mut events) = (0, 0, 0, 0);
     let (mut first, mut last) = (None, None);
-    let mut emit =
-        |start: usize, end: usize, items: u32, first: Option<Stamp>, last: Option<Stamp>| {
-            let words = &words[start..end];
-            if let Some(word) = words.first() {
-                sink(Piece { words, items, first, last, starts_stamped: is_stamped(*word) });
-            }
-        };
+    let mut emit = |range: Range<usize>,
+                    items: u32,
+                    events: u32,
+                    first: Option<Stamp>,
+                    last: Option<Stamp>| {
+        let words = &words[range];
+        if let Some(word) = words.first() {
+            let starts_stamped = is_stamped(*word);
+            sink(Piece { words, items, events, first, last, starts_stamped });
+        }
+    };
     while at < limit.min(words.len()) {
         let word = words[at];
         let Some(length) = item_words(word).filter(|length| at + length <= words.len()) else {
-            emit(start, at, items, first, last);
+            emit(start..at, items, events, first, last);
             return Err(Malformed);
         };
         if is_stamped(word) {
             if at - start >= PIECE_WORDS {
-                emit(start, at, items, first, last);
-                (start, items, first) = (at, 0, None);
+                emit(start..at, items, events, first, last);
+                (start, items, events, first) = (at, 0, 0, None);
             }
+            events += u32::from(!is_restated(word));
             first = first.or(Some(Stamp(word)));
             last = Some(Stamp(word));
         }
         items += 1;
         at += length;
     }
-    emit(start, at, items, first, last);
+    emit(start..at, items, events, first, last);
     Ok(at)
 }
 
-/// Words of the items at the beginning that are older than `start`: up to the
-/// first stamp that is not, to `limit`, or to what is no item.
-pub(super) fn stale_words(words: &[u64], limit: usize, start: u64) -> usize {
+/// Whether a stamped item tells a collector what there is, which is no event.
+fn is_restated(word: u64) -> bool {
+    use ItemKind::{AsyncOpen, Attached, Lost, OpenZone};
+    const KINDS: [u8; 4] = [AsyncOpen as u8, Attached as u8, Lost as u8, OpenZone as u8];
+    KINDS.contains(&(word as u8))
+}
+
+/// Words up to the end of the first item that ends a thread and begins before `limit`, if there is
+/// one among these whole items.
+pub(super) fn words_of_a_thread(words: &[u64], limit: usize) -> Option<usize> {
     let mut at = 0;
+    while let Some(word) = words[..limit.min(words.len())].get(at) {
+        let length = item_words(*word)?;
+        at += length;
+        if *word as u8 == ItemKind::ThreadEnd as u8 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Words of the whole items that begin before `limit`, and how many of them end a thread; `None`
+/// where there is none at the beginning.
+pub(super) fn count_thread_ends(words: &[u64], limit: usize) -> Option<(usize, u32)> {
+    let (mut at, mut ends) = (0, 0);
+    while let Some(word) = words[..limit.min(words.len())].get(at) {
+        let Some(length) = item_words(*word).filter(|length| at + length <= words.len()) else {
+            break;
+        };
+        at += length;
+        ends += u32::from(*word as u8 == ItemKind::ThreadEnd as u8);
+    }
+    (at > 0).then_some((at, ends))
+}
+
+/// Words of the items at the beginning that are older than `start`, and the events among them: up
+/// to the first stamp that is not, to `limit`, or to what is no item.
+pub(super) fn stale_words(words: &[u64], limit: usize, start: u64) -> (usize, u64) {
+    let (mut at, mut events) = (0, 0);
     while let Some(word) = words[..limit.min(words.len())].get(at) {
         let fresh = is_stamped(*word) && Stamp(*word).ticks_near(start) >= start;
         let Some(length) = item_words(*word).filter(|length| !fresh && at + length <= words.len())
         else {
             break;
         };
+        events += u64::from(is_stamped(*word) && !is_restated(*word));
         at += length;
     }
-    at
+    (at, events)
 }
 
 #[cfg(test)]
@@ -141,12 +186,16 @@ mod tests {
     fn items_from_before_the_recording_are_told_by_their_stamps() {
         let text = [ItemKind::Text as u64 | 8 << 16, 7];
         let words = [begin(10), text, begin(20), text, begin(15)].concat();
-        assert_eq!(stale_words(&words, 99, 5), 0);
-        assert_eq!(stale_words(&words, 99, 20), 4);
-        assert_eq!(stale_words(&words, 99, 30), words.len());
-        assert_eq!(stale_words(&words, 3, 30), 4, "an item that begins before the limit");
-        assert_eq!(stale_words(&words[..1], 99, 30), 0, "an item that is cut");
+        assert_eq!(stale_words(&words, 99, 5).0, 0);
+        assert_eq!(stale_words(&words, 99, 20).0, 4);
+        assert_eq!(stale_words(&words, 99, 30).0, words.len());
+        assert_eq!(stale_words(&words, 3, 30).0, 4, "an item that begins before the limit");
+        assert_eq!(stale_words(&words[..1], 99, 30).0, 0, "an item that is cut");
         let late = [begin(u64::MAX >> 8), begin(3)].concat();
-        assert_eq!(stale_words(&late, 99, (1 << 56) + 2), 2, "stamps are 56 bits of longer ticks");
+        assert_eq!(
+            stale_words(&late, 99, (1 << 56) + 2).0,
+            2,
+            "stamps are 56 bits of longer ticks"
+        );
     }
 }

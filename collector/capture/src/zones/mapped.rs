@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use syscollect_untrusted_files::{PATIENCE, Patience};
 
-use super::arena::{FoundArena, LocatedArena};
+use super::arena::LocatedArena;
 use super::find::{self, ArenaLocation};
 use crate::usage::thread_cpu_time;
 
@@ -39,12 +39,6 @@ impl MappingLooks {
     pub(super) fn arenas(&mut self, root: &Path, pid: u32, user: u32) -> Vec<LocatedArena> {
         let (find, root) = (self.find, root.to_path_buf());
         self.look(user, move || find(&root, pid)).unwrap_or_default()
-    }
-
-    /// The file at a path that may lead through mappings of that user's process.
-    pub(super) fn at(&mut self, path: &Path, user: u32) -> Option<FoundArena> {
-        let path = path.to_path_buf();
-        self.look(user, move || FoundArena::at(&path).ok()).flatten()
     }
 
     /// Whether that user's process may still have the arena; one that cannot be looked at may.

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use syscollect_zone_protocol::arena::{
     ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET,
@@ -22,10 +23,15 @@ const HEADERS_END: usize = HEADERS_OFFSET + MAX_RINGS * HEADER_STRIDE;
 /// An arena that was opened: its headers mapped, and its file. Dropping it unmaps and closes.
 ///
 /// Every access to the headers is an atomic one: what lies there may change at any moment.
+///
+/// Of several recorders one has the lock: the arena's *holder*, which alone writes into it. The
+/// others are *observers*.
 pub(super) struct ArenaMemory {
     base: NonNull<u8>,
     length: usize,
     file: File,
+    /// Whether this recorder is the holder. It remains that until the file is closed.
+    held: AtomicBool,
 }
 
 // SAFETY: plain memory that only this value unmaps, accessed by atomics alone.
@@ -59,9 +65,43 @@ impl ArenaMemory {
         };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
-                Ok(Self { base, length, file })
+                Ok(Self { base, length, file, held: AtomicBool::new(false) })
             }
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Whether this recorder is the arena's holder.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Becomes the arena's holder, unless another recorder is. The lock is of the open file: it
+    /// goes with it, however this process ends.
+    pub(super) fn try_hold(&self) -> io::Result<bool> {
+        // SAFETY: plain numbers, for which zero is valid: the whole file.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        // SAFETY: the structure outlives the call.
+        if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } == 0 {
+            self.held.store(true, Ordering::Release);
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    /// Asks the program's threads to state what they have open, as for a recorder that comes now.
+    /// An observer writes nothing, and so asks nobody.
+    pub(super) fn request_restatement(&self) {
+        if self.is_held() {
+            let attached = &self.header().attached;
+            let last = attached.load(Ordering::Acquire);
+            attached.store(last.wrapping_add(1).max(1), Ordering::Release);
         }
     }
 

@@ -97,6 +97,8 @@ mod fake;
 mod hostile;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod two_recorders;
 
 pub(crate) use arena::memfd_device;
 #[cfg(feature = "fuzzing")]

@@ -172,6 +172,7 @@ impl Follower {
             WatchEvent::Client { number, arena, subject } => {
                 let client = Client::new(number, &arena, *subject, self.start);
                 self.counts.programs += 1;
+                self.counts.held += u64::from(arena.was_held);
                 Definition::Clients(vec![define(&client, now)])
                     .chunks()
                     .into_iter()
@@ -195,11 +196,6 @@ impl Follower {
             WatchEvent::NotTaken { user, why } => {
                 self.refusals.count(user);
                 self.refusals.note(user, &why);
-            }
-            WatchEvent::Held { user, pid } => {
-                self.counts.held += 1;
-                let note = format!("process {pid}: another recorder reads its zones");
-                self.refusals.note(user, &note);
             }
         }
     }
@@ -301,6 +297,7 @@ impl Follower {
             loss(zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
             loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
             loss(zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
+            loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, sum.gaps),
         ];
         let not_taken = self.refusals.not_taken().map(|(user, count)| LaneLoss {
             user,

@@ -34,8 +34,6 @@ pub(super) const MOST_OF_A_PROCESS: u32 = 16;
 const MOST_RINGS: u64 = 32_768;
 /// Rings of one process.
 const MOST_RINGS_OF_A_PROCESS: u32 = 4 * MAX_RINGS as u32;
-/// Arenas that another recorder holds, of which it is remembered to try again.
-const MOST_HELD: usize = 256;
 /// Rings that could not be had, of which it is remembered that they are counted.
 const MOST_REFUSED: usize = 16_384;
 
@@ -84,8 +82,6 @@ struct TakenState {
     rings: Pool,
     of_process: FxHashMap<u32, ProcessShare>,
     exited: Exited,
-    /// Process and place of what another recorder has.
-    held: Vec<(u32, PathBuf)>,
     /// Process, thread and ring that could not be had, and why: a thread announces its ring several
     /// times.
     refused: FxHashSet<(u32, u32, u64, String)>,
@@ -113,7 +109,6 @@ impl Arenas {
             rings: Pool::new(MOST_RINGS),
             of_process: FxHashMap::default(),
             exited: Exited::new(clock),
-            held: Vec::new(),
             refused: FxHashSet::default(),
         };
         Self { root: Mutex::new(root.to_path_buf()), found, state: Mutex::new(state) }
@@ -180,19 +175,22 @@ impl Arenas {
         lock(&self.state).by_id.values().filter(|taken| taken.pid == pid).cloned().collect()
     }
 
-    /// Takes an arena over, unless there is no room for it.
+    /// Takes an arena over, or observes it, unless there is no room for it. `announced` is the ring
+    /// whose thread has led there.
     pub(super) fn take(
         &self,
         pid: u32,
         path: &Path,
         found: &FoundArena,
+        announced: Option<u64>,
     ) -> Result<Arc<TakenArena>, ArenaRefusal> {
         lock(&self.state).reserve(pid, found.user)?;
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
         let place = ArenaLocation::of(&root, pid, path, found.id);
-        let arena =
-            found.take().inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
+        let arena = found
+            .take(announced)
+            .inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
         let mut state = lock(&self.state);
         let client = state.next_number;
         state.next_number += 1;
@@ -262,26 +260,6 @@ impl Arenas {
         self.send(WatchEvent::Thread { client, ring, owner, tid });
     }
 
-    /// Another recorder has the arena: it is tried again later.
-    pub(super) fn hold(&self, user: u32, pid: u32, path: &Path) {
-        let mut state = lock(&self.state);
-        if state.held.len() < MOST_HELD && !state.held.iter().any(|(_, held)| held == path) {
-            state.held.push((pid, path.to_path_buf()));
-            drop(state);
-            self.send(WatchEvent::Held { user, pid });
-        }
-    }
-
-    /// What another recorder had: to be tried again.
-    pub(super) fn take_held(&self) -> Vec<(u32, PathBuf)> {
-        std::mem::take(&mut lock(&self.state).held)
-    }
-
-    /// Another recorder still has it.
-    pub(super) fn hold_on(&self, pid: u32, path: PathBuf) {
-        lock(&self.state).held.push((pid, path));
-    }
-
     /// What was announced could not be had.
     pub(super) fn refuse_announced(&self, announcement: Announcement, why: &ArenaRefusal) {
         let Announcement { user, pid, tid, ring, .. } = announcement;
@@ -343,6 +321,11 @@ impl TakenArena {
     /// Whether the collector has not heard of this owner of a ring.
     pub(super) fn is_untold(&self, ring: u32, owner: u32) -> bool {
         lock(&self.rings).get(&ring).is_none_or(|known| known.owner != owner)
+    }
+
+    /// The last owner of a ring of whom the collector has heard; 0 where there is none.
+    pub(super) fn last_told(&self, ring: u32) -> u32 {
+        lock(&self.rings).get(&ring).map_or(0, |known| known.owner)
     }
 
     /// How often threads have taken rings, as the program counts it.

@@ -91,7 +91,7 @@ pub(super) struct Recorder {
     found: Receiver<WatchEvent>,
     pub(super) follower: Follower,
     pub(super) chunks: Vec<Chunk>,
-    _alone: Option<MutexGuard<'static, ()>>,
+    pub(super) _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Recorder {
@@ -100,7 +100,7 @@ impl Recorder {
     }
 
     /// A second one beside the first.
-    fn another() -> Self {
+    pub(super) fn another() -> Self {
         let (send, found) = channel();
         let watcher = Watcher::new(send);
         Self { watcher, found, follower: Follower::new(BUFFER), chunks: Vec::new(), _alone: None }
@@ -174,7 +174,7 @@ fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-fn items(words: &[u64]) -> Vec<&[u64]> {
+pub(super) fn items(words: &[u64]) -> Vec<&[u64]> {
     let (mut at, mut found) = (0, Vec::new());
     while at < words.len() {
         let length = item_words(words[at]).unwrap();
@@ -558,34 +558,6 @@ fn plotted(recorder: &mut Recorder, wanted: u64) -> Vec<u64> {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("{wanted} was never seen: {:?}", recorder.words(pid));
-}
-
-#[test]
-fn an_arena_is_one_recorders_at_a_time_and_the_next_ones_after_it() {
-    let mut first = Recorder::new();
-    let program = FakeProgram::new();
-    let thread = program.thread(std::process::id());
-    let mut second = Recorder::another();
-    zones(thread, 1..2);
-    first.notify(program.announcement(&thread));
-    second.notify(program.announcement(&thread));
-    first.drain(true);
-    second.drain(true);
-    assert_eq!(first.locations(std::process::id()), [1]);
-    assert!(second.clients().is_empty());
-    assert_eq!(
-        second.follower.statistics().get("instrumented_programs_of_other_recorders"),
-        Some(&1)
-    );
-    assert!(second.follower.losses().is_empty(), "what the other has is not lost");
-    // The first one ends.
-    let alone = first._alone.take();
-    drop(first);
-    zones(thread, 2..3);
-    second.watcher.roll_call();
-    second.drain(true);
-    assert_eq!(second.locations(std::process::id()), [2]);
-    drop(alone);
 }
 
 #[test]

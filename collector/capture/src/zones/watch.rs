@@ -83,13 +83,6 @@ pub(super) enum WatchEvent {
         /// In words.
         why: String,
     },
-    /// Another recorder has the arena.
-    Held {
-        /// Whose program it is.
-        user: u32,
-        /// The process.
-        pid: u32,
-    },
 }
 
 /// Takes over what is announced.
@@ -232,7 +225,7 @@ impl Takeover {
                 Ok(found) => found,
                 Err(ArenaRefusal::Gone) => continue,
                 Err(why) => {
-                    refused(&self.arenas, announcement, path, &why);
+                    self.arenas.refuse_announced(announcement, &why);
                     return InspectOutcome::InVain;
                 }
             };
@@ -315,11 +308,11 @@ pub(super) fn take(
     found: &FoundArena,
     announcement: Announcement,
 ) -> TakeoverOutcome {
-    match arenas.take(announcement.pid, path, found) {
+    match arenas.take(announcement.pid, path, found, Some(announcement.ring)) {
         Ok(taken) => announced_ring(arenas, &taken, announcement),
         Err(ArenaRefusal::TooMany(_)) => return TakeoverOutcome::NoRoom,
         Err(why) => {
-            refused(arenas, announcement, path, &why);
+            arenas.refuse_announced(announcement, &why);
             return TakeoverOutcome::No;
         }
     }
@@ -327,7 +320,9 @@ pub(super) fn take(
 }
 
 /// A thread has announced its ring; it still has it, for a ring is given to
-/// another only when it was emptied, which waits for this.
+/// another only when it was emptied, which waits for this. Where another recorder empties it, the
+/// ring may be the next thread's already: then it was that of the thread who had it after the last
+/// one that was told, for each announces it once.
 pub(super) fn announced_ring(
     arenas: &Arenas,
     taken: &TakenArena,
@@ -336,19 +331,15 @@ pub(super) fn announced_ring(
     let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) else {
         return;
     };
-    let owner = taken.arena.memory.ring(ring).owner.load(Ordering::Acquire);
-    arenas.report_owner(taken, ring, owner, Some(tid));
-}
-
-/// An arena that was announced could not be had.
-pub(super) fn refused(
-    arenas: &Arenas,
-    announcement: Announcement,
-    path: &Path,
-    why: &ArenaRefusal,
-) {
-    match why {
-        ArenaRefusal::Held => arenas.hold(announcement.user, announcement.pid, path),
-        why => arenas.refuse_announced(announcement, why),
+    let header = taken.arena.memory.ring(ring);
+    let mut owner = header.owner.load(Ordering::Acquire);
+    let may_be_late = taken.arena.was_held && taken.same_numbers;
+    if may_be_late && header.tid.load(Ordering::Acquire) != tid {
+        let next = taken.last_told(ring).wrapping_add(1);
+        if next >= owner {
+            return;
+        }
+        owner = next;
     }
+    arenas.report_owner(taken, ring, owner, Some(tid));
 }
