@@ -115,7 +115,8 @@ struct Watching {
 
 impl Watching {
     fn run(mut self) {
-        confine::to_waiting();
+        // The threads that write and name snapshots begin here, and have what this one has.
+        confine::to_naming_a_part();
         while !self.shared.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK_EVERY);
             self.look();
