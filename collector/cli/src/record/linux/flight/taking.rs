@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker, TakenSnapshot};
 use syscollect_model::SnapshotMark;
-use syscollect_store::CaptureReader;
+use syscollect_store::{CaptureReader, Damage};
 use syscollect_symbolize::PinnedFiles;
 
 /// How long names are looked for. Whoever asked may still change the file, and so what is read of it.
@@ -343,7 +343,9 @@ fn name(
 
 /// Refuses a file that has not all of what was written.
 fn whole(reader: &CaptureReader, bytes: u64) -> Result<()> {
-    let is_whole = reader.valid_length() == bytes && reader.damage().is_empty();
+    // What newer events overwrote is missing from its lanes, and from nobody's file.
+    let is_intact = |damage: &Damage| matches!(damage, Damage::Gap { .. });
+    let is_whole = reader.valid_length() == bytes && reader.damage().iter().all(is_intact);
     if !is_whole || !reader.is_complete() {
         bail!("somebody else changed the file while the snapshot was written");
     }
