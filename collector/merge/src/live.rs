@@ -12,6 +12,7 @@
 //! - who writes to a lane of zones after whom: where a thread is ahead of time and its end was
 //!   lost, the lane's next owner is told of late;
 //! - whether the recorder was killed, so that the last mappings are missing;
+//! - what the recorder said, which the recording's last description has;
 //! - causes of losses that the recorder declares behind them: the totals in the end are exact.
 
 use crate::chunk_queue::{Decode, Resume};

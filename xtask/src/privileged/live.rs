@@ -206,7 +206,16 @@ impl Exporter for ObservedEvents {
             let late = Duration::from_nanos(now().saturating_sub(time.0));
             self.latest = self.latest.max(late.min(begun));
         }
-        self.lines.extend(line(event, tables).map(|line| format!("{} {line}", time.0)));
+        if !is_of_recorder(event, tables) {
+            self.lines.extend(line(event, tables).map(|line| format!("{} {line}", time.0)));
+        }
         Ok(())
     }
+}
+
+/// Whether it is what the recorder said, which a file's last description has.
+fn is_of_recorder(event: &Event, tables: &Tables) -> bool {
+    let Event::Instant(track, _) = event else { return false };
+    let track = tables.track(*track);
+    matches!(track.scope, Scope::Machine(_)) && tables.strings.get(track.name) == "Recorder"
 }
