@@ -15,7 +15,7 @@ use syscollect_fuzz::captures::{CHUNK_HEADER, file_header, preamble, sealed};
 use syscollect_merge::{Session, play_live};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Ticks, Time, TrackId};
 use syscollect_playback::Recording;
-use syscollect_store::{CaptureReader, MAX_CHUNK, ReadBuffer};
+use syscollect_store::{CaptureReader, Chunk, MAX_CHUNK, ReadBuffer};
 use syscollect_triggers::{Trigger, Watcher, read_triggers};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -61,15 +61,20 @@ fn play(file: Vec<u8>) {
     assert!(counter.ended && (played.events == 0) == played.events_by_type.is_empty());
 }
 
-/// Plays its chunks, the first of all lanes first, each as soon as it is there.
-fn play_live_of(file: &[u8]) {
-    let Ok(reader) = CaptureReader::from_bytes(file.to_vec()) else { return };
+/// Chunks that can be read, the first of all lanes first.
+fn chunks_as_they_come(reader: &CaptureReader) -> impl Iterator<Item = Chunk> + '_ {
     let mut entries: Vec<_> =
         reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane)).collect();
     entries.sort_by_key(|entry| entry.sequence);
+    entries.into_iter().filter_map(|entry| reader.read(entry).ok())
+}
+
+/// Plays its chunks, the first of all lanes first, each as soon as it is there.
+fn play_live_of(file: &[u8]) {
+    let Ok(reader) = CaptureReader::from_bytes(file.to_vec()) else { return };
     let mut counter = Counter::default();
     let played = play_live(&mut counter, |live| {
-        for chunk in entries.iter().filter_map(|entry| reader.read(entry).ok()) {
+        for chunk in chunks_as_they_come(&reader) {
             let first = chunk.header.first;
             live.feed(chunk)?;
             // What comes later may be of before that all the same.
@@ -90,11 +95,8 @@ fn watch(file: &[u8]) {
         read_triggers(texts).expect("they are triggers")
     });
     let Ok(reader) = CaptureReader::from_bytes(file.to_vec()) else { return };
-    let mut entries: Vec<_> =
-        reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane)).collect();
-    entries.sort_by_key(|entry| entry.sequence);
     let mut watcher = Watcher::new(TRIGGERS.clone()).expect("each may fire");
-    for chunk in entries.iter().filter_map(|entry| reader.read(entry).ok()) {
+    for chunk in chunks_as_they_come(&reader) {
         let first = chunk.header.first;
         watcher.feed(chunk);
         watcher.nothing_before(first);

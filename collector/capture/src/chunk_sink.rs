@@ -217,7 +217,7 @@ impl SinkState {
     fn note(&mut self, chunk: &Chunk) {
         let lane = chunk.header.lane;
         if lane.kind == LaneKind::Definition {
-            if STANDING.iter().any(|name| is_named(&chunk.data, name)) {
+            if STANDING.iter().any(|name| Definition::is_named(&chunk.data, name)) {
                 self.standing.add(chunk.clone());
             }
             return;
@@ -245,13 +245,6 @@ impl SinkState {
         }
         chunk
     }
-}
-
-/// Whether that JSON is of a definition of this name.
-fn is_named(json: &[u8], name: &str) -> bool {
-    json.strip_prefix(b"{\"")
-        .and_then(|rest| rest.strip_prefix(name.as_bytes()))
-        .is_some_and(|rest| rest.first() == Some(&b'"'))
 }
 
 impl RepeatedChunks {

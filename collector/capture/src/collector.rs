@@ -75,6 +75,8 @@ pub(crate) struct Collector {
     attached: Instant,
     /// How long records wait for company.
     flush: Flush,
+    /// How many notes the sources had when these were collected last.
+    notes: usize,
 }
 
 /// What is read and followed beside the sources.
@@ -210,6 +212,7 @@ impl Collector {
             file: FileStart::of_the_first(),
             attached: Instant::now(),
             flush,
+            notes: 0,
         }
     }
 
@@ -268,7 +271,7 @@ impl Collector {
         self.note_losses();
         self.ask_for_lost_stacks();
         self.ask_for_new_stacks();
-        self.collect_missing();
+        self.collect_missing_if_new();
     }
 
     pub(crate) fn drain(&mut self, flush: Flush) -> f64 {
@@ -369,6 +372,15 @@ impl Collector {
 
     pub(crate) fn statistics(&self) -> BTreeMap<String, u64> {
         self.sources.iter().flat_map(|source| source.statistics()).collect()
+    }
+
+    /// [Collects](Self::collect_missing) it where a source has said more: all that was said is
+    /// compared with all that is known, ten times a second otherwise.
+    fn collect_missing_if_new(&mut self) {
+        let notes = self.sources.iter().map(|source| source.missing().len()).sum();
+        if std::mem::replace(&mut self.notes, notes) != notes {
+            self.collect_missing();
+        }
     }
 
     /// What turned out to be missing while the recording went on.

@@ -1,5 +1,5 @@
-//! Descriptors sent with the bytes that say what they are: to a process of the recorder's own, and to
-//! a flight recorder by whoever asks it for something.
+//! Descriptors sent with the bytes that say what they are: to a process of the recorder's own, and
+//! to a flight recorder by whoever asks it for something.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,8 +12,8 @@ use rustix::net::{
 
 /// Most descriptors of one message of the recorder's own.
 const MOST: usize = 2;
-/// Most that the kernel takes of anybody (`SCM_MAX_FD`). There is room for all of them: what has none
-/// is closed by the kernel within the call, for as long as whoever sent it wants that to take.
+/// Most that the kernel takes of anybody (`SCM_MAX_FD`). There is room for all of them: what has
+/// none is closed by the kernel within the call, for as long as whoever sent it wants that to take.
 const MOST_OF_ANYBODY: u32 = 253;
 /// Bytes for those, and for who sent them.
 // SAFETY: both compute.
@@ -67,8 +67,8 @@ pub(crate) fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize
 pub struct Datagram {
     /// Its bytes that there was room for.
     pub length: usize,
-    /// The number of the user that the process had that sent it: the kernel says so, of whom only root
-    /// may say that it is another one. Absent unless [`ask_for_senders`] came before.
+    /// The number of the user that the process had that sent it: the kernel says so, of whom only
+    /// root may say that it is another one. Absent unless [`ask_for_senders`] came before.
     pub sender: Option<u32>,
     /// What came with it.
     pub descriptors: Vec<OwnedFd>,
@@ -102,8 +102,8 @@ pub fn receive_datagram(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<Data
         unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut head, libc::MSG_CMSG_CLOEXEC) };
     let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let mut datagram = Datagram { length, sender: None, descriptors: Vec::new() };
-    // SAFETY: the kernel wrote these messages and says how long each is; the descriptors in them are
-    // this process's from now on, and nobody else's.
+    // SAFETY: the kernel wrote these messages and says how long each is; the descriptors in them
+    // are this process's from now on, and nobody else's.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&raw const head);
         while let Some(message) = next.as_ref() {

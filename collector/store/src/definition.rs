@@ -342,6 +342,13 @@ impl Definition {
         "unwound",
     ];
 
+    /// Whether that JSON is of the definition of this name, which is told without reading it.
+    pub fn is_named(json: &[u8], name: &str) -> bool {
+        json.strip_prefix(b"{\"")
+            .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&b'"'))
+    }
+
     /// As chunks, which the writer numbers. Long lists are divided among several of at most 1 MiB;
     /// they add up. What cannot be divided is one chunk, however long.
     pub fn chunks(&self) -> Vec<Chunk> {

@@ -52,8 +52,8 @@ impl CaptureReader {
         }
     }
 
-    /// Reads a capture that has so many bytes: what somebody else makes of the file behind them takes no
-    /// time.
+    /// Reads a capture that has so many bytes: what somebody else makes of the file behind them
+    /// takes no time.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ pub(crate) const MOST_TRIGGERS: usize = 64;
 
 /// A cause of a trigger.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct FoundCause {
     /// Which trigger.
     pub(crate) trigger: usize,
     /// Where on the timeline: ticks.

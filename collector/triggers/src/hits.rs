@@ -2,7 +2,7 @@
 //! take too long.
 
 use crate::cause::{Cause, Condition, NamePattern};
-use crate::found::{Found, Occurrence, Triggers};
+use crate::found::{FoundCause, Occurrence, Triggers};
 use crate::zones::TicksLimits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Hits {
         at: u64,
         bytes: &[u8],
         limits: &mut TicksLimits,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundCause>,
     ) {
         let Some(hit) = Hit::new(bytes) else { return };
         let Some(probe) = self.probes.get(&hit.record.probe) else { return };
@@ -151,7 +151,7 @@ impl Hits {
         for (trigger, _, conditions) in &self.asked_hits {
             if probe.hits.contains(trigger) && probe.fulfils(&hit, conditions) {
                 let what = Occurrence::Hit { name: Arc::clone(&probe.name) };
-                found.push(Found { trigger: *trigger, at, tid: Some(tid), what });
+                found.push(FoundCause { trigger: *trigger, at, tid: Some(tid), what });
             }
         }
         let begins = !probe.durations.is_empty();
@@ -191,7 +191,7 @@ impl Hits {
         for trigger in triggers.iter().copied() {
             if limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
                 let what = Occurrence::Took { kind, name: Arc::clone(name), ticks };
-                found.push(Found { trigger, at, tid: Some(tid), what });
+                found.push(FoundCause { trigger, at, tid: Some(tid), what });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Values that cross what they may be: once until they came back.
 
 use crate::cause::{Cause, Comparison, NamePattern};
-use crate::found::{Found, Occurrence};
+use crate::found::{FoundCause, Occurrence};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::CounterRecord;
@@ -65,14 +65,19 @@ impl Thresholds {
     }
 
     /// A counter has this value from now on.
-    pub(crate) fn on_counter(&mut self, at: u64, record: &CounterRecord, found: &mut Vec<Found>) {
+    pub(crate) fn on_counter(
+        &mut self,
+        at: u64,
+        record: &CounterRecord,
+        found: &mut Vec<FoundCause>,
+    ) {
         let Some((name, triggers)) = self.asked.get(&record.counter) else { return };
         let (name, triggers) = (Arc::clone(name), triggers.clone());
         let (source, value) = (ValueSource::Counter(record.counter), f64::from_bits(record.value));
         for trigger in triggers {
             if self.crosses(trigger, source, value) {
                 let what = Occurrence::Value { name: Arc::clone(&name), value };
-                found.push(Found { trigger, at, tid: None, what });
+                found.push(FoundCause { trigger, at, tid: None, what });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Tracepoints of the kernel whose fields are as asked for.
 
 use crate::cause::{Cause, Condition};
-use crate::found::{Found, Occurrence};
+use crate::found::{FoundCause, Occurrence};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_merge::{field_number, field_string};
@@ -53,7 +53,7 @@ impl Tracepoints {
     }
 
     /// A record of a tracepoint.
-    pub(crate) fn on(&self, at: u64, bytes: &[u8], found: &mut Vec<Found>) {
+    pub(crate) fn on(&self, at: u64, bytes: &[u8], found: &mut Vec<FoundCause>) {
         let Some(head) = TracepointRecord::from_bytes(bytes) else { return };
         if head.stamp.split().1 != RecordKind::Tracepoint as u8 {
             return;
@@ -66,7 +66,7 @@ impl Tracepoints {
                 let what = Occurrence::Hit { name: Arc::clone(&tracepoint.name) };
                 // What an interrupt does is nobody's.
                 let tid = (head.interrupt == 0 && head.tid != 0).then_some(head.tid);
-                found.push(Found { trigger: *trigger, at, tid, what });
+                found.push(FoundCause { trigger: *trigger, at, tid, what });
             }
         }
     }

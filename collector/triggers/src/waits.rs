@@ -1,7 +1,7 @@
 //! Threads that wait for a CPU, or sleep, longer than they may: found while they still do.
 
 use crate::cause::{Cause, NamePattern};
-use crate::found::{Found, Occurrence};
+use crate::found::{FoundCause, Occurrence};
 use crate::threads::Threads;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Waits {
         at: u64,
         record: &SchedRecord,
         threads: &Threads,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundCause>,
     ) {
         const SWITCH: u8 = RecordKind::Switch as u8;
         const WAKING: u8 = RecordKind::Waking as u8;
@@ -175,7 +175,7 @@ impl Waits {
     }
 
     /// The thread waits no more: whether it did for too long, if that was not found before.
-    fn end(&mut self, tid: u32, at: u64, threads: &Threads, found: &mut Vec<Found>) {
+    fn end(&mut self, tid: u32, at: u64, threads: &Threads, found: &mut Vec<FoundCause>) {
         let Some(mut wait) = self.waits.remove(&tid) else { return };
         if at.saturating_sub(wait.since) > self.shortest_of[wait.kind as usize] {
             wait.look(tid, at, &self.rules, threads, found);
@@ -183,7 +183,7 @@ impl Waits {
     }
 
     /// Looks who waits for too long by now.
-    pub(crate) fn look(&mut self, now: u64, threads: &Threads, found: &mut Vec<Found>) {
+    pub(crate) fn look(&mut self, now: u64, threads: &Threads, found: &mut Vec<FoundCause>) {
         if now < self.next_look {
             return;
         }
@@ -203,7 +203,7 @@ impl Wait {
         now: u64,
         rules: &[WaitRule],
         threads: &Threads,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundCause>,
     ) -> u64 {
         let ticks = now.saturating_sub(self.since);
         let mut next = u64::MAX;
@@ -221,7 +221,7 @@ impl Wait {
             let at = self.since.saturating_add(rule.longer);
             if threads.matches(tid, rule.who.as_ref()) {
                 let what = Occurrence::Waited { how: rule.how, ticks };
-                found.push(Found { trigger: rule.trigger, at, tid: Some(tid), what });
+                found.push(FoundCause { trigger: rule.trigger, at, tid: Some(tid), what });
             }
         }
         next
@@ -260,7 +260,7 @@ mod tests {
     struct Machine {
         waits: Waits,
         threads: Threads,
-        found: Vec<Found>,
+        found: Vec<FoundCause>,
     }
 
     impl Machine {

@@ -4,7 +4,7 @@ use crate::cause::{Cause, ExitCondition, is_crash, signal_name};
 use crate::client_logs::ClientLogs;
 use crate::duration_limit::TicksLimit;
 use crate::error::TriggerError;
-use crate::found::{Found, MOST_TRIGGERS, Occurrence};
+use crate::found::{FoundCause, MOST_TRIGGERS, Occurrence};
 use crate::hits::Hits;
 use crate::pace::{PaceVerdict, TriggerPace};
 use crate::threads::{KNOWN_AFTER_END_SECONDS, Threads};
@@ -68,7 +68,7 @@ pub struct TriggerStatus {
 
 /// Watches a recording that goes on, see the [`crate`].
 pub struct Watcher {
-    triggers: Vec<Watched>,
+    triggers: Vec<WatchedTrigger>,
     records: LiveRecords,
     threads: Threads,
     hits: Hits,
@@ -77,7 +77,7 @@ pub struct Watcher {
     zones: Zones,
     thresholds: Thresholds,
     /// What needs to know how long a tick is.
-    timed: Option<Timed>,
+    timed: Option<TimedCauses>,
     wants_waits: bool,
     wants_exits: bool,
     /// Kinds of lanes of which chunks were left out, and until when what is open may have ended in
@@ -85,18 +85,18 @@ pub struct Watcher {
     blind: FxHashMap<LaneKind, Option<u64>>,
     /// Programs that ended, and when: what they wrote before comes a moment later.
     ended_programs: VecDeque<(u64, Vec<u32>)>,
-    found: Vec<Found>,
+    found: Vec<FoundCause>,
     firings: Vec<Firing>,
 }
 
 /// A trigger with what came of it.
-struct Watched {
+struct WatchedTrigger {
     trigger: Trigger,
     pace: TriggerPace,
     status: TriggerStatus,
 }
 
-struct Timed {
+struct TimedCauses {
     ticks_per_second: f64,
     waits: Option<Waits>,
     limits: TicksLimits,
@@ -142,7 +142,7 @@ impl Watcher {
             ended_programs: VecDeque::new(),
             found: Vec::new(),
             firings: Vec::new(),
-            triggers: triggers.into_iter().map(Watched::new).collect(),
+            triggers: triggers.into_iter().map(WatchedTrigger::new).collect(),
         })
     }
 
@@ -178,7 +178,7 @@ impl Watcher {
     }
 
     /// Tells everyone whether records are missing beside those up to now, which come next.
-    fn set_blind(&mut self, now: u64, timed: &mut Timed) {
+    fn set_blind(&mut self, now: u64, timed: &mut TimedCauses) {
         let is_blind = |kind| self.blind.contains_key(&kind);
         if let Some(waits) = &mut timed.waits {
             waits.set_blind(is_blind(LaneKind::Sched));
@@ -191,7 +191,7 @@ impl Watcher {
 
     fn define(&mut self, json: &[u8]) {
         // Lists of mappings and names are long, and not asked for.
-        if !DEFINITIONS.iter().any(|name| is_named(json, name)) {
+        if !DEFINITIONS.iter().any(|name| Definition::is_named(json, name)) {
             return;
         }
         match Definition::from_json(json) {
@@ -227,9 +227,9 @@ impl Watcher {
         });
         let limits = limits.collect();
         let waits = Waits::new(causes(), ticks);
-        self.timed = Some(Timed { ticks_per_second, waits, limits });
+        self.timed = Some(TimedCauses { ticks_per_second, waits, limits });
         self.threads.set_tick_rate(ticks_per_second);
-        for Watched { trigger, pace, .. } in &mut self.triggers {
+        for WatchedTrigger { trigger, pace, .. } in &mut self.triggers {
             *pace = TriggerPace::new(trigger.limit, ticks(trigger.pause));
         }
     }
@@ -258,7 +258,7 @@ impl Watcher {
     }
 
     #[inline]
-    fn on(&mut self, lane: Lane, at: u64, record: LiveRecord<'_>, timed: &mut Timed) {
+    fn on(&mut self, lane: Lane, at: u64, record: LiveRecord<'_>, timed: &mut TimedCauses) {
         let Self { threads, found, .. } = self;
         match record {
             LiveRecord::Sched(record) => {
@@ -304,7 +304,7 @@ impl Watcher {
         }
         if self.wants_exits {
             let what = Occurrence::Ended { status };
-            for (trigger, Watched { trigger: Trigger { cause, .. }, .. }) in
+            for (trigger, WatchedTrigger { trigger: Trigger { cause, .. }, .. }) in
                 self.triggers.iter().enumerate()
             {
                 let who = match cause {
@@ -313,7 +313,7 @@ impl Watcher {
                     _ => continue,
                 };
                 if self.threads.matches(tid, who.as_ref()) {
-                    self.found.push(Found { trigger, at, tid: Some(tid), what: what.clone() });
+                    self.found.push(FoundCause { trigger, at, tid: Some(tid), what: what.clone() });
                 }
             }
         }
@@ -343,8 +343,8 @@ impl Watcher {
     fn decide(&mut self, ticks_per_second: f64) {
         // Who waits is found in no order, and the first may be the last that a limit allows.
         self.found.sort_by_key(|found| (found.at, found.trigger, found.tid));
-        for Found { trigger, at, tid, what } in std::mem::take(&mut self.found) {
-            let Watched { trigger, pace, status } = &mut self.triggers[trigger];
+        for FoundCause { trigger, at, tid, what } in std::mem::take(&mut self.found) {
+            let WatchedTrigger { trigger, pace, status } = &mut self.triggers[trigger];
             status.events += 1;
             match pace.on(at) {
                 PaceVerdict::Paused => status.paused += 1,
@@ -380,7 +380,7 @@ impl Watcher {
     }
 }
 
-impl Watched {
+impl WatchedTrigger {
     fn new(trigger: Trigger) -> Self {
         let status = TriggerStatus {
             name: trigger.name.clone(),
@@ -428,10 +428,3 @@ impl Occurrence {
 /// Definitions that are read, by their names in JSON.
 const DEFINITIONS: [&str; 6] =
     ["session", "processes", "clients", "counters", "probes", "tracepoints"];
-
-/// Whether that JSON is of a definition of this name.
-fn is_named(json: &[u8], name: &str) -> bool {
-    json.strip_prefix(b"{\"")
-        .and_then(|rest| rest.strip_prefix(name.as_bytes()))
-        .is_some_and(|rest| rest.first() == Some(&b'"'))
-}

@@ -3,7 +3,7 @@
 use crate::cause::{Cause, NamePattern};
 use crate::client_logs::{ClientLogs, NamedEntry};
 use crate::duration_limit::TicksLimit;
-use crate::found::{Found, Occurrence};
+use crate::found::{FoundCause, Occurrence};
 use crate::threads::Threads;
 use crate::thresholds::{Thresholds, ValueSource};
 use rustc_hash::FxHashMap;
@@ -47,7 +47,7 @@ pub(crate) struct ZoneContext<'a> {
     pub(crate) limits: &'a mut TicksLimits,
     pub(crate) thresholds: &'a mut Thresholds,
     pub(crate) threads: &'a Threads,
-    pub(crate) found: &'a mut Vec<Found>,
+    pub(crate) found: &'a mut Vec<FoundCause>,
 }
 
 /// What is open of instrumented programs.
@@ -159,7 +159,7 @@ impl Zones {
                 for trigger in asked {
                     if context.threads.matches(tid, senders.get(&trigger)) {
                         let what = Occurrence::Message(text.clone());
-                        context.found.push(Found { trigger, at, tid: Some(tid), what });
+                        context.found.push(FoundCause { trigger, at, tid: Some(tid), what });
                     }
                 }
             }
@@ -170,7 +170,7 @@ impl Zones {
                 for trigger in named.triggers.iter().copied() {
                     if context.thresholds.crosses(trigger, source, value) {
                         let what = Occurrence::Value { name: Arc::clone(&named.name), value };
-                        context.found.push(Found { trigger, at, tid: Some(tid), what });
+                        context.found.push(FoundCause { trigger, at, tid: Some(tid), what });
                     }
                 }
             }
@@ -219,7 +219,7 @@ impl ZoneContext<'_> {
         for trigger in named.triggers.iter().copied() {
             if self.limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
                 let what = Occurrence::Took { kind, name: Arc::clone(&named.name), ticks };
-                self.found.push(Found { trigger, at, tid: Some(tid), what });
+                self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
             }
         }
     }

@@ -5,8 +5,9 @@
 //! caller's own stack, which nobody takes away while it runs on it.
 //!
 //! Some programs have filters of system calls that answer in the kernel's place, and emulators look
-//! at a call's arguments in another order. Any answer but the kernel's two means that nothing is read;
-//! and whether memory that is never there is told from other memory is tried before the first walk.
+//! at a call's arguments in another order. Any answer but the kernel's two means that nothing is
+//! read; and whether memory that is never there is told from other memory is tried before the first
+//! walk.
 
 use crate::arch;
 use core::sync::atomic::{AtomicU8, Ordering};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::context::{Context, json_lines, number, signal, statistic, text, wait};
-use super::zones::{Marked, ProcessZones, last_number, load, numbered};
+use super::zones::{MarkedEvents, ProcessZones, last_number, load, numbered};
 
 /// What a capture counts of programs whose zones another recorder held when this one came.
 const OF_OTHERS: &str = "instrumented_programs_of_other_recorders";
@@ -44,7 +44,8 @@ pub(crate) fn both_have_all(context: &Context) -> Result<String> {
             "{}: the numbers {from} to {to} of 1 to {numbers}",
             capture.display()
         );
-        let Marked { recorded, lost, produced } = Marked::read(capture, pids[1], &fast.stdout)?;
+        let MarkedEvents { recorded, lost, produced } =
+            MarkedEvents::read(capture, pids[1], &fast.stdout)?;
         ensure!(
             recorded + lost == produced,
             "{}: {recorded} recorded + {lost} lost is not {produced} produced",

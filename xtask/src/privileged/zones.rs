@@ -200,7 +200,8 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let output = wait(program)?;
     ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
     let _ = context.stop(recorder)?;
-    let Marked { recorded, lost, produced } = Marked::read(&capture, pid, &output.stdout)?;
+    let MarkedEvents { recorded, lost, produced } =
+        MarkedEvents::read(&capture, pid, &output.stdout)?;
     ensure!(lost > 0, "nothing was lost, although the recorder stood still");
     ensure!(
         recorded + lost == produced,
@@ -210,13 +211,13 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
 }
 
 /// Events of a load that marks zones as fast as it can.
-pub(super) struct Marked {
+pub(super) struct MarkedEvents {
     pub(super) recorded: u64,
     pub(super) lost: u64,
     pub(super) produced: u64,
 }
 
-impl Marked {
+impl MarkedEvents {
     /// Those in a capture, and those that the load has printed.
     pub(super) fn read(capture: &Path, pid: u32, printed: &str) -> Result<Self> {
         let process = ProcessZones::read(capture, pid)?;

@@ -67,7 +67,8 @@ impl<R: Records> RingLane<R> {
         self.ring.fill()
     }
 
-    /// Empties the ring into chunks, showing each record to `look`, and passes on what `flush` says.
+    /// Empties the ring into chunks, showing each record to `look`, and passes on what `flush`
+    /// says.
     pub(crate) fn drain(
         &mut self,
         now: Ticks,

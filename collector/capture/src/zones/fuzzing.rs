@@ -80,8 +80,9 @@ impl Input<'_> {
     }
 }
 
-/// Has programs do what `data` says, before two recorders. Whatever that is, nothing panics, what is recorded are whole
-/// items in chunks of bounded size, and the honest program's zones are all there.
+/// Has programs do what `data` says, before two recorders. Whatever that is, nothing panics, what
+/// is recorded are whole items in chunks of bounded size, and the honest program's zones are all
+/// there.
 ///
 /// # Panics
 ///

@@ -378,7 +378,7 @@ fn an_observer_of_a_program_that_writes_meanwhile_has_only_whole_items() {
 
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum RecorderStep {
     /// The thread writes so many events.
     Write(u64),
     /// The thread ends and another one takes its ring, if there is one free by then.
@@ -390,15 +390,15 @@ enum Step {
     Discover,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = RecorderStep> {
     prop_oneof![
-        5 => (1..RING_ITEMS / 2).prop_map(Step::Write),
-        2 => (1..50_u64).prop_map(Step::Write),
-        2 => Just(Step::NextThread),
-        6 => Just(Step::DrainFirst),
-        4 => Just(Step::DrainSecond),
-        1 => Just(Step::KillFirst),
-        1 => Just(Step::Discover),
+        5 => (1..RING_ITEMS / 2).prop_map(RecorderStep::Write),
+        2 => (1..50_u64).prop_map(RecorderStep::Write),
+        2 => Just(RecorderStep::NextThread),
+        6 => Just(RecorderStep::DrainFirst),
+        4 => Just(RecorderStep::DrainSecond),
+        1 => Just(RecorderStep::KillFirst),
+        1 => Just(RecorderStep::Discover),
     ]
 }
 
@@ -407,7 +407,7 @@ proptest! {
 
     #[test]
     fn what_an_observer_has_and_what_it_counts_as_lost_is_all_there_was(
-        steps in prop::collection::vec(step(), 1..60),
+        steps in prop::collection::vec(any_step(), 1..60),
     ) {
         let _alone = alone();
         let (mut first, mut second) = (Some(Recorder::another()), Recorder::another());
@@ -419,11 +419,11 @@ proptest! {
         second.hear(&program, thread);
         for step in steps {
             match step {
-                Step::Write(count) => {
+                RecorderStep::Write(count) => {
                     numbered(thread, written..written + count);
                     written += count;
                 }
-                Step::NextThread => {
+                RecorderStep::NextThread => {
                     ends += 1;
                     let ticks = ticks_now(ClockSource::Tsc).0 << 8;
                     thread.write(&[ticks | ItemKind::ThreadEnd as u64]);
@@ -437,13 +437,13 @@ proptest! {
                     }
                     second.hear(&program, thread);
                 }
-                Step::DrainFirst => if let Some(first) = &mut first { first.drain(false); },
-                Step::DrainSecond => _ = second.drain(false),
-                Step::KillFirst => {
+                RecorderStep::DrainFirst => if let Some(first) = &mut first { first.drain(false); },
+                RecorderStep::DrainSecond => _ = second.drain(false),
+                RecorderStep::KillFirst => {
                     first = None;
                     second.watcher.discover();
                 }
-                Step::Discover => second.watcher.discover(),
+                RecorderStep::Discover => second.watcher.discover(),
             }
         }
         if let Some(first) = &mut first {

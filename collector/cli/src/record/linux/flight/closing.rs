@@ -1,8 +1,9 @@
 //! Descriptors that others sent are closed on a thread of its own.
 //!
 //! Closing may take as long as whoever made the descriptor wants it to: a connection waits for its
-//! data to be sent (`SO_LINGER`), a file for the process that serves its file system, and a socket for
-//! what lies in it unread. Neither the thread that listens nor the one that answers may wait for that.
+//! data to be sent (`SO_LINGER`), a file for the process that serves its file system, and a socket
+//! for what lies in it unread. Neither the thread that listens nor the one that answers may wait
+//! for that.
 
 use crate::confine;
 use std::collections::VecDeque;
@@ -92,7 +93,8 @@ fn do_not_linger(descriptor: &OwnedFd) {
     };
 }
 
-/// A descriptor that somebody else sent; wherever this is dropped, it is closed on the other thread.
+/// A descriptor that somebody else sent; wherever this is dropped, it is closed on the other
+/// thread.
 pub(super) struct Brought {
     descriptor: Option<OwnedFd>,
     closer: Closer,

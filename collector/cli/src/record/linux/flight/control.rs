@@ -3,8 +3,9 @@
 //! It takes datagrams, one request each, which come with a socket for the answer: nobody holds a
 //! connection, and a request costs at most [`MOST_BYTES`] of memory and two descriptors. Who may
 //! ask is who may write to the socket's file: root, and the members of a group. Who of them asks is
-//! what the kernel says of whoever sent the datagram. What it says of the answer's socket is who made
-//! that, and a socket that root made may be in somebody else's hands (a service's standard output).
+//! what the kernel says of whoever sent the datagram. What it says of the answer's socket is who
+//! made that, and a socket that root made may be in somebody else's hands (a service's standard
+//! output).
 
 use super::asked::{AnswerSocket, Asked, Asker};
 use super::closing::{Brought, Closer};
@@ -151,13 +152,13 @@ mod tests {
     use std::time::Instant;
     use syscollect_capture::send_descriptors;
 
-    struct Place {
+    struct SocketUser {
         folder: tempfile::TempDir,
         control: ControlSocket,
         file: SocketFile,
     }
 
-    impl Place {
+    impl SocketUser {
         fn new() -> Self {
             let folder = tempfile::tempdir().expect("there is room for it");
             let bound = ControlSocket::bind(&folder.path().join("socket"), None);
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_request_comes_with_its_file_and_is_answered() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let file = tempfile::tempfile().unwrap();
         let (asked, _) = asker.ask(br#"{"ask":"snapshot","reason":"p99"}"#, Some(&file));
         let Asked { request, file, answer, .. } = asked.unwrap();
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_with_a_reason() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let long = format!(r#"{{"ask":"snapshot","reason":"{}"}}"#, "x".repeat(2000));
         let longer = format!(r#"{{"ask":"snapshot","reason":"{}"}}"#, "x".repeat(9000));
         for (bytes, why) in [
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn who_asks_is_whoever_the_kernel_says_sent_the_request() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let (asked, _) = asker.ask(br#"{"ask":"status"}"#, None);
         assert_eq!(asked.unwrap().asker, Asker::Owner);
         assert_eq!(Asker::of(Some(0)), Asker::Owner);
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_take_long_to_close_do_not_hold_who_listens() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let began = Instant::now();
         let mut listeners = Vec::new();
         for place in 0..2 {
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_reads_is_not_waited_for() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         while (&theirs).write(&[0; 65536]).is_ok() {}
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn two_recorders_do_not_listen_at_one_place_and_a_dead_ones_is_taken_over() {
-        let asker = Place::new();
+        let asker = SocketUser::new();
         let path = asker.folder.path().join("socket");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);

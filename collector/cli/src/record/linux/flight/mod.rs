@@ -1,5 +1,5 @@
-//! The flight recorder: it runs all the time and keeps the newest events in memory; what it holds is
-//! written when somebody asks for it, while it goes on.
+//! The flight recorder: it runs all the time and keeps the newest events in memory; what it holds
+//! is written when somebody asks for it, while it goes on.
 
 mod asked;
 mod client;

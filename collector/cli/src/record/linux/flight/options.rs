@@ -25,8 +25,8 @@ Examples:
   sudo syscollect status; sudo syscollect stop
 
 Nothing is written until a snapshot is asked for: by `syscollect snapshot`, by
-SIGUSR1, or by a trigger, whose snapshots go into --folder. Ctrl-C, SIGTERM and `syscollect stop` end
-it without one. Run by a service manager (systemd's Type=notify) it says when it
+SIGUSR1, or by a trigger, whose snapshots go into --folder. Ctrl-C, SIGTERM and
+`syscollect stop` end it without one. Run by a service manager (systemd's Type=notify) it says when it
 records, and keeps its watchdog quiet.
 
 A trigger is NAME: CAUSE, after 2s, limit 5, pause 1m, last 20s, of which all but the

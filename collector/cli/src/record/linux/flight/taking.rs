@@ -1,4 +1,5 @@
-//! Snapshots on their way: each is written and named on a thread of its own, behind everything else.
+//! Snapshots on their way: each is written and named on a thread of its own, behind everything
+//! else.
 
 use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
@@ -26,7 +27,8 @@ use syscollect_model::SnapshotMark;
 use syscollect_store::{CaptureReader, Damage};
 use syscollect_symbolize::PinnedFiles;
 
-/// How long names are looked for. Whoever asked may still change the file, and so what is read of it.
+/// How long names are looked for. Whoever asked may still change the file, and so what is read of
+/// it.
 const LONGEST_NAMING: Duration = Duration::from_secs(240);
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
@@ -176,8 +178,8 @@ impl Snapshots {
         }
     }
 
-    /// Takes one into the file of whoever asked, and answers when it is complete: of that long before
-    /// now (nanoseconds), for that reason.
+    /// Takes one into the file of whoever asked, and answers when it is complete: of that long
+    /// before now (nanoseconds), for that reason.
     pub(super) fn take_for(
         self: Arc<Self>,
         asker: Asker,
@@ -233,8 +235,8 @@ impl Snapshots {
         });
     }
 
-    /// Does it on another thread, or tells it here that there is no place for it; counts what came of
-    /// it.
+    /// Does it on another thread, or tells it here that there is no place for it; counts what came
+    /// of it.
     fn spawn(
         self: Arc<Self>,
         asker: Asker,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
 use syscollect_model::{LaneKind, SnapshotMark, Ticks};
 use syscollect_triggers::{Firing, Trigger, Watcher};
@@ -18,7 +18,7 @@ use syscollect_triggers::{Firing, Trigger, Watcher};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Snapshots that wait for their time, or for a place.
-const MOST_DUE: usize = 64;
+const MOST_PENDING: usize = 64;
 
 /// Triggers that are not watched yet.
 pub(super) struct Triggers {
@@ -59,7 +59,7 @@ impl Triggers {
         let watching = Watching {
             watcher: self.watcher,
             watched: self.watched,
-            due: Vec::new(),
+            pending: Vec::new(),
             snapshots,
             folder,
             shared: Arc::clone(&shared),
@@ -103,11 +103,18 @@ impl SharedState {
     }
 }
 
+/// A snapshot that waits for its time, or for a place.
+struct PendingSnapshot {
+    firing: Firing,
+    /// Since when it is only a place that it waits for.
+    due_since: Option<Instant>,
+}
+
 struct Watching {
     watcher: Watcher,
     watched: Watched,
-    /// Causes of which the snapshot is yet to be taken.
-    due: Vec<Firing>,
+    /// Those whose snapshot is yet to be taken.
+    pending: Vec<PendingSnapshot>,
     snapshots: Arc<Snapshots>,
     folder: SnapshotFolder,
     shared: Arc<SharedState>,
@@ -121,7 +128,7 @@ impl Watching {
             std::thread::sleep(LOOK_EVERY);
             self.look();
         }
-        for firing in &self.due {
+        for PendingSnapshot { firing, .. } in &self.pending {
             let (name, reason) = (printable(&firing.trigger), printable(&firing.reason));
             eprint_line!("syscollect: no snapshot of trigger {name} ({reason}): the recorder ends");
         }
@@ -152,23 +159,34 @@ impl Watching {
         for Firing { trigger, reason, .. } in &fired {
             self.snapshots.log(format!("trigger {trigger}: {reason}"));
         }
-        let room = MOST_DUE.saturating_sub(self.due.len());
+        let room = MOST_PENDING.saturating_sub(self.pending.len());
         for Firing { trigger, .. } in fired.iter().skip(room) {
             let name = printable(trigger);
-            eprint_line!("syscollect: no snapshot of trigger {name}: {MOST_DUE} wait already");
+            eprint_line!("syscollect: no snapshot of trigger {name}: {MOST_PENDING} wait already");
         }
-        self.due.extend(fired.into_iter().take(room));
+        let pending = fired.into_iter().take(room);
+        self.pending.extend(pending.map(|firing| PendingSnapshot { firing, due_since: None }));
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
     }
 
     fn take_what_is_due(&mut self, now: Ticks) {
-        self.due.sort_by_key(|firing| firing.due);
+        self.pending.sort_by_key(|pending| pending.firing.due);
+        let due = self.pending.partition_point(|pending| pending.firing.due <= now);
+        for pending in &mut self.pending[..due] {
+            pending.due_since.get_or_insert_with(Instant::now);
+        }
         // Where others are being written it waits: what is rare must not be lost to what is not.
-        while self.due.first().is_some_and(|firing| firing.due <= now) && self.snapshots.has_place()
-        {
-            let Firing { trigger, at, tid, reason, last, .. } = self.due.remove(0);
+        for _ in 0..due {
+            if !self.snapshots.has_place() {
+                return;
+            }
+            let PendingSnapshot { firing, due_since } = self.pending.remove(0);
+            let Firing { trigger, at, tid, reason, last, .. } = firing;
+            // It reaches back to where it would have without the wait.
+            let waited = due_since.map_or(Duration::ZERO, |since| since.elapsed());
+            let last = last.map(|last| last + waited);
             let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
             let order = SnapshotOrder { last, mark };
             Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
