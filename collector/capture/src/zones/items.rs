@@ -94,18 +94,31 @@ pub(super) fn words_of_a_thread(words: &[u64], limit: usize) -> Option<usize> {
     None
 }
 
-/// Words of the whole items that begin before `limit`, and how many of them end a thread; `None`
-/// where there is none at the beginning.
-pub(super) fn count_thread_ends(words: &[u64], limit: usize) -> Option<(usize, u32)> {
-    let (mut at, mut ends) = (0, 0);
-    while let Some(word) = words[..limit.min(words.len())].get(at) {
-        let Some(length) = item_words(*word).filter(|length| at + length <= words.len()) else {
+/// Where threads end among whole items.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ThreadEnds {
+    /// Words of these items.
+    pub(super) words: usize,
+    /// How many of them end a thread.
+    pub(super) ends: u32,
+    /// Whether the last one does.
+    pub(super) is_last: bool,
+}
+
+/// Where threads end among the whole items that begin before `limit`; `None` where there is no item
+/// at the beginning.
+pub(super) fn thread_ends(words: &[u64], limit: usize) -> Option<ThreadEnds> {
+    let mut found = ThreadEnds::default();
+    while let Some(word) = words[..limit.min(words.len())].get(found.words) {
+        let Some(length) = item_words(*word).filter(|length| found.words + length <= words.len())
+        else {
             break;
         };
-        at += length;
-        ends += u32::from(*word as u8 == ItemKind::ThreadEnd as u8);
+        found.words += length;
+        found.is_last = *word as u8 == ItemKind::ThreadEnd as u8;
+        found.ends += u32::from(found.is_last);
     }
-    (at > 0).then_some((at, ends))
+    (found.words > 0).then_some(found)
 }
 
 /// Words of the items at the beginning that are older than `start`, and the events among them: up

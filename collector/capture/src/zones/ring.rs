@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 use syscollect_zone_protocol::MAX_ITEM_WORDS;
 use syscollect_zone_protocol::arena::{MAX_GROUP_BYTES, RING_BYTES, RingHeader, RingState};
 
-use super::items::{Piece, count_thread_ends, pieces, stale_words, words_of_a_thread};
+use super::items::{Piece, pieces, stale_words, thread_ends, words_of_a_thread};
 use super::memory::ArenaMemory;
 
 /// Words that are copied at a time: what a ring claims to hold costs no more, until it has shown
@@ -42,7 +42,8 @@ pub(super) struct RingReader {
 
 /// What the recorder knows of a ring that another one empties, or did.
 struct ObservedRing {
-    /// Which of the ring's threads wrote what lies at the position.
+    /// Which of the ring's threads wrote what lies at the position: the next one once all of a
+    /// thread that has ended was read, for the ring may have many more owners before the next look.
     owner: u32,
     /// Whether all that was ever written to the ring is this recording's.
     from_start: bool,
@@ -252,6 +253,8 @@ impl RingReader {
             }
             let skipped = self.skip_stale(read, limit);
             let (_, fresh) = read.split_at(skipped);
+            // An observer has to know whose the items are behind the end of a thread's.
+            let ends = if self.observed.is_some() { thread_ends(read, limit) } else { None };
             let mut events = 0;
             let taken = pieces(fresh, limit.saturating_sub(skipped), |piece| {
                 events += u64::from(piece.events);
@@ -269,7 +272,15 @@ impl RingReader {
                     observed.owner = observed.owner.wrapping_add(1);
                     return Ok(());
                 }
-                Some(_) => {}
+                Some(observed) => {
+                    let is_last = waiting.ended && self.position >= waiting.until;
+                    if let Some(owner) = waiting.owner
+                        && !waiting.is_late
+                        && (is_last || ends.is_some_and(|found| found.ends > 0))
+                    {
+                        observed.owner = owner.wrapping_add(1);
+                    }
+                }
             }
         }
         Ok(())
@@ -394,13 +405,15 @@ impl RingReader {
             Some(handover) if position < handover.until => handover,
             _ => {
                 observed.handover = None;
-                observed.owner = look.owner;
+                let (ended, head) = (look.state != RingState::Used as u32, look.head);
+                let next = look.owner.wrapping_add(1);
+                let is_read = position == head && (ended || observed.owner == next);
+                observed.owner = if is_read { next } else { look.owner };
                 if position == look.tail
                     && let Some(events) = look.events
                 {
                     (self.events, observed.is_counted) = (events, true);
                 }
-                let (ended, head) = (look.state != RingState::Used as u32, look.head);
                 let owner = Some(look.owner);
                 return Ok(RingContent { ended, bytes, owner, is_late: false, until: head, head });
             }
@@ -433,16 +446,21 @@ impl RingReader {
             return Ok(true);
         }
         let owners = look.owner.wrapping_sub(observed.owner);
-        let (mut at, mut ends) = (self.position, 0);
+        let (mut at, mut ends, mut is_last) = (self.position, 0, false);
         while at < look.tail {
             let (read, limit) = self.read(at, look.tail, scratch)?;
             if at < self.look().overwritten() {
                 return Ok(false);
             }
-            let (words, found) = count_thread_ends(read, limit).ok_or(RingError::Item)?;
-            at += words as u64 * 8;
-            ends += found;
+            let found = thread_ends(read, limit).ok_or(RingError::Item)?;
+            at += found.words as u64 * 8;
+            ends += found.ends;
+            is_last = found.is_last;
         }
+        // The ring's owner may have ended, too, and the holder has taken that: it is not one of
+        // those before.
+        let is_over = look.state != RingState::Used as u32 && look.tail == look.head;
+        ends -= u32::from(is_last && is_over);
         if let Some(observed) = &mut self.observed {
             observed.scanned += at - self.position;
             let (until, owner, is_told) = (look.tail, look.owner, ends == owners);

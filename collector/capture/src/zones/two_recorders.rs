@@ -342,6 +342,40 @@ fn items_of_a_thread_that_did_not_say_where_it_ends_are_nobodys_for_a_late_obser
 }
 
 #[test]
+fn what_follows_a_thread_that_an_observer_has_read_to_its_end_is_the_next_ones() {
+    for says_where_it_ends in [true, false] {
+        let (mut first, mut second) = two();
+        let program = FakeProgram::new();
+        let thread = program.thread(7001);
+        first.hear(&program, thread);
+        second.hear(&program, thread);
+        zones(thread, 1..3);
+        if says_where_it_ends {
+            end(thread);
+        } else {
+            thread.end();
+        }
+        second.drain(false);
+        // The holder takes what is there twice before the observer looks again.
+        for tid in [7002, 7003] {
+            first.drain(false);
+            let next = program.thread(tid);
+            first.hear(&program, next);
+            second.hear(&program, next);
+            zones(next, tid..tid + 2);
+            end(next);
+        }
+        first.drain(true);
+        second.drain(true);
+        for recorder in [&first, &second] {
+            assert_eq!(recorder.locations(7001), [1, 2]);
+            assert_eq!(recorder.locations(7002), [7002, 7003]);
+            assert_eq!(recorder.locations(7003), [7003, 7004]);
+        }
+    }
+}
+
+#[test]
 fn an_observer_of_a_program_that_writes_meanwhile_has_only_whole_items() {
     let (mut first, mut second) = two();
     let program = FakeProgram::new();
