@@ -153,7 +153,7 @@ impl ChunkSink {
 
     fn empty_buffer(&self) -> TraceBuffer {
         let buffer = TraceBuffer::new(self.limit, self.mode).spanning(self.span);
-        buffer.retaining(self.retains).folding(Box::new(TaskFold)).asking(payer_of)
+        buffer.retaining(self.retains).folding(Box::new(TaskFold::new(payer_of))).asking(payer_of)
     }
 
     /// Whether newer events take the place of older ones.

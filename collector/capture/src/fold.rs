@@ -2,13 +2,20 @@
 //! happened before the oldest event only who was alive then, under which name
 //! and with which mappings. So a loop of renames or of short processes takes
 //! the room of its last ones, and the names of all others stay.
+//!
+//! Where even that has no room, each user and each process has a share of it.
+
+mod shares;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+use shares::{Claim, ClaimRank, LifetimeShares};
+
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{Chunk, Definition, Fold};
+use syscollect_store::{Chunk, Definition, Fold, KnownProcess, UserOf};
 
 use crate::perf::mappings::{Change, Changed, changes};
 
@@ -20,37 +27,128 @@ const MARGIN_TICKS: u64 = 1 << 32;
 const SHARE: usize = 4096;
 /// Bytes of the chunks that remain.
 const CHUNK_BYTES: usize = 256 << 10;
+/// About what the note of a program takes beside its command line, and one of its threads.
+const NOTE_BYTES: usize = 160;
+const NOTED_THREAD_BYTES: usize = 64;
 
 /// Folds lanes of tasks and of mappings, and what was noted of programs.
-#[derive(Debug, Default)]
-pub(crate) struct TaskFold;
+#[derive(Debug)]
+pub(crate) struct TaskFold {
+    user_of: UserOf,
+}
+
+impl TaskFold {
+    /// One that asks whose the processes are which have much.
+    pub(crate) fn new(user_of: UserOf) -> Self {
+        Self { user_of }
+    }
+}
 
 impl Fold for TaskFold {
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk> {
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, room: usize) -> Vec<Chunk> {
         let before = oldest.0.saturating_sub(MARGIN_TICKS);
         let tasks = Tasks::read(&chunks, before);
         let mappings = Mappings::read(&chunks, before);
-        let mut folded = Folded::default();
-        for chunk in chunks {
-            match chunk.header.lane.kind {
-                LaneKind::Task => {
-                    let needed = task_records(&chunk)
-                        .filter(|(ticks, record)| tasks.needs(*ticks, record, before));
-                    let data = needed.flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
-                    folded.add(&chunk, data);
-                }
-                LaneKind::Mapping => {
-                    let old = chunk.header.last.0 < before;
-                    let needed =
-                        changes(&chunk.data).filter(|change| mappings.needs(change, old, &tasks));
-                    let data = needed.flat_map(|change| change.bytes.to_vec()).collect();
-                    folded.add(&chunk, data);
-                }
-                _ => folded.notes.extend(tasks.noted_since(chunk)),
+        let folded = filter(chunks, |one| match one {
+            Kept::Task(ticks, record) => tasks.needs(*ticks, record, before),
+            Kept::Mapping { change, last } => mappings.needs(change, last.0 < before, &tasks),
+            Kept::Process(process) => !tasks.gone.contains(&process.pid),
+        });
+        if folded.iter().map(|chunk| chunk.data.len()).sum::<usize>() <= room {
+            return folded;
+        }
+        let mapped = mappings_of_ended(&folded, &tasks);
+        let claim_of = |one: &Kept<'_>| tasks.claim(one, &mapped);
+        let mut shares = LifetimeShares::of(&tasks);
+        let folded = filter(folded, |one| {
+            shares.claim(one.process(), claim_of(one), one.bytes());
+            true
+        });
+        shares.divide(room, self.user_of);
+        filter(folded, |one| shares.has_room(one.process(), claim_of(one)))
+    }
+}
+
+/// Something that may be kept.
+enum Kept<'a> {
+    /// A record of a thread, and its full ticks.
+    Task(u64, TaskRecord),
+    /// A record of a process's mappings, and the last ticks of its chunk.
+    Mapping { change: Change<'a>, last: Ticks },
+    /// What was noted of a program.
+    Process(&'a KnownProcess),
+}
+
+impl Kept<'_> {
+    fn process(&self) -> u32 {
+        match self {
+            Self::Task(_, record) => record.tgid,
+            Self::Mapping { change, .. } => change.pid,
+            Self::Process(process) => process.pid,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Task(..) => TaskRecord::SIZE,
+            Self::Mapping { change, .. } => change.bytes.len(),
+            Self::Process(process) => {
+                let arguments = process.command_line.iter().map(|text| text.len() + 3);
+                NOTE_BYTES + arguments.sum::<usize>() + process.threads.len() * NOTED_THREAD_BYTES
             }
         }
-        folded.finish()
     }
+}
+
+/// What of `chunks` is to be kept.
+fn filter(chunks: Vec<Chunk>, mut is_kept: impl FnMut(&Kept<'_>) -> bool) -> Vec<Chunk> {
+    let mut folded = Folded::default();
+    for chunk in chunks {
+        match chunk.header.lane.kind {
+            LaneKind::Task => {
+                let kept = task_records(&chunk)
+                    .filter(|(ticks, record)| is_kept(&Kept::Task(*ticks, *record)));
+                let data = kept.flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
+                folded.add(&chunk, data);
+            }
+            LaneKind::Mapping => {
+                let last = chunk.header.last;
+                let kept = changes(&chunk.data)
+                    .filter(|change| is_kept(&Kept::Mapping { change: *change, last }));
+                let data = kept.flat_map(|change| change.bytes.to_vec()).collect();
+                folded.add(&chunk, data);
+            }
+            _ => folded.notes.extend(filter_notes(chunk, &mut is_kept)),
+        }
+    }
+    folded.finish()
+}
+
+/// What was noted of programs, of those that are kept.
+fn filter_notes(chunk: Chunk, is_kept: &mut impl FnMut(&Kept<'_>) -> bool) -> Option<Chunk> {
+    let Ok(Some(Definition::Processes(mut processes))) = Definition::from_json(&chunk.data) else {
+        return Some(chunk);
+    };
+    let all = processes.len();
+    processes.retain(|process| is_kept(&Kept::Process(process)));
+    match processes.len() {
+        0 => None,
+        left if left == all => Some(chunk),
+        // Less than what was one chunk is one.
+        _ => Definition::Processes(processes).chunks().pop(),
+    }
+}
+
+/// Of each process that has ended: when it last got a mapping.
+fn mappings_of_ended(chunks: &[Chunk], tasks: &Tasks) -> FxHashMap<u32, u64> {
+    let mut last = FxHashMap::default();
+    for change in mapping_chunks(chunks).flat_map(|chunk| changes(&chunk.data)) {
+        if tasks.ended.contains_key(&change.pid) {
+            let known = last.entry(change.pid).or_default();
+            *known = change.time.max(*known);
+        }
+    }
+    last
 }
 
 fn mapping_chunks(chunks: &[Chunk]) -> impl Iterator<Item = &Chunk> {
@@ -95,6 +193,8 @@ struct TaskLifetime {
     exec: Option<u64>,
     named: Option<u64>,
     ended: Option<u64>,
+    /// Its last record.
+    last: u64,
     /// Something that lives when the oldest event happens is named or mapped by it.
     needed: bool,
 }
@@ -105,10 +205,20 @@ impl TaskLifetime {
     }
 }
 
+/// A process of which no thread runs any more.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndedProcess {
+    /// Which process forked it, if that was seen.
+    parent: Option<u32>,
+    /// The last record of it.
+    last: u64,
+}
+
 /// The lifetimes of all threads that records report.
 #[derive(Default)]
 struct Tasks {
     lifetimes: BTreeMap<LifetimeKey, TaskLifetime>,
+    ended: FxHashMap<u32, EndedProcess>,
     /// Processes whose mappings a child has that has not begun another program.
     inherited: BTreeSet<u32>,
     /// Processes that have ended before, and whose mappings nobody has.
@@ -127,6 +237,7 @@ impl Tasks {
             tasks.record(*ticks, record, before);
         }
         tasks.find_needed(before);
+        tasks.find_ended();
         let renames = records.iter().filter(|(_, record)| kind(record) == Some(RecordKind::Rename));
         tasks.renames = shares(renames.map(|(ticks, record)| (record.tgid, *ticks)));
         tasks
@@ -135,6 +246,7 @@ impl Tasks {
     fn record(&mut self, ticks: u64, record: &TaskRecord, before: u64) {
         let lifetime = self.lifetimes.entry((record.tid, record.start_time)).or_default();
         lifetime.tgid = record.tgid;
+        lifetime.last = ticks;
         match kind(record) {
             Some(RecordKind::Fork) => lifetime.parent = Some(record.parent_tgid),
             Some(RecordKind::Exit) => lifetime.ended = Some(ticks),
@@ -158,6 +270,50 @@ impl Tasks {
             }
             _ if ticks < before => lifetime.named = Some(ticks),
             _ => {}
+        }
+    }
+
+    fn find_ended(&mut self) {
+        let running = self.lifetimes.values().filter(|lifetime| lifetime.ended.is_none());
+        let running: FxHashSet<u32> = running.map(|lifetime| lifetime.tgid).collect();
+        for ((tid, _), lifetime) in &self.lifetimes {
+            if running.contains(&lifetime.tgid) {
+                continue;
+            }
+            let process = self.ended.entry(lifetime.tgid).or_default();
+            process.last = process.last.max(lifetime.last);
+            if *tid == lifetime.tgid {
+                process.parent = lifetime.parent;
+            }
+        }
+    }
+
+    /// Which process forked one that has ended; `None` of one that runs, too, and where that is not
+    /// known.
+    fn parent_of_ended(&self, process: u32) -> Option<u32> {
+        self.ended.get(&process)?.parent
+    }
+
+    /// When that is to give way; `mapped` is when processes that have ended got their last mapping.
+    fn claim(&self, one: &Kept<'_>, mapped: &FxHashMap<u32, u64>) -> Claim {
+        let ended = self.ended.get(&one.process());
+        match one {
+            Kept::Task(ticks, record) => {
+                let lifetime = self.lifetimes.get(&(record.tid, record.start_time));
+                match (ended, lifetime.filter(|lifetime| lifetime.ended.is_some())) {
+                    (Some(process), _) => Claim::new(ClaimRank::Ended, process.last),
+                    (None, Some(thread)) => Claim::new(ClaimRank::Ended, thread.last),
+                    (None, None) => Claim::new(ClaimRank::Running, *ticks),
+                }
+            }
+            Kept::Mapping { change, .. } => match mapped.get(&change.pid) {
+                Some(last) => Claim::new(ClaimRank::MappingOfEnded, *last),
+                None => Claim::new(ClaimRank::MappingOfRunning, change.time),
+            },
+            Kept::Process(process) => match ended {
+                Some(process) => Claim::new(ClaimRank::Ended, process.last),
+                None => Claim::new(ClaimRank::Running, process.noted.0),
+            },
         }
     }
 
@@ -197,22 +353,6 @@ impl Tasks {
             // Whose birth was not seen was there at the start: that it ended must be known.
             Some(RecordKind::Exit) => lifetime.needed || lifetime.parent.is_none(),
             _ => lifetime.needed && lifetime.named == Some(ticks),
-        }
-    }
-
-    /// What was noted of programs, without those that are gone.
-    fn noted_since(&self, chunk: Chunk) -> Option<Chunk> {
-        let Ok(Some(Definition::Processes(mut processes))) = Definition::from_json(&chunk.data)
-        else {
-            return Some(chunk);
-        };
-        let all = processes.len();
-        processes.retain(|process| !self.gone.contains(&process.pid));
-        match processes.len() {
-            0 => None,
-            left if left == all => Some(chunk),
-            // Less than what was one chunk is one.
-            _ => Definition::Processes(processes).chunks().pop(),
         }
     }
 }

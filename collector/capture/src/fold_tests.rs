@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::*;
 use syscollect_model::LossCause;
 use syscollect_records::Stamp;
@@ -78,7 +80,7 @@ fn mappings(records: &[Vec<u8>]) -> Chunk {
 }
 
 fn fold(chunks: Vec<Chunk>) -> Vec<Chunk> {
-    TaskFold.fold(chunks, Ticks(OLDEST))
+    TaskFold::new(|_| None).fold(chunks, Ticks(OLDEST), usize::MAX)
 }
 
 /// Ticks, kinds and threads of what is left.
@@ -200,7 +202,8 @@ fn mappings_that_others_replaced_go_and_those_of_the_program_before() {
 
 #[test]
 fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were() {
-    let buffer = TraceBuffer::new(4 << 20, BufferMode::Overwrite).folding(Box::new(TaskFold));
+    let buffer =
+        TraceBuffer::new(4 << 20, BufferMode::Overwrite).folding(Box::new(TaskFold::new(|_| None)));
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
     let mut produced = 0u64;
     std::thread::scope(|scope| {
@@ -237,4 +240,118 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
     );
     let newest = reader.chunks(tasks).last().unwrap().last;
     assert_eq!(newest, Ticks(OLDEST + 1_999_999 * 4_096), "the newest is there");
+}
+
+/// The lives of programs that a shell begins one after the other, of so many mappings each.
+fn programs(shell: u32, pids: Range<u32>, mapped: u64) -> (Vec<TaskRecord>, Vec<Vec<u8>>) {
+    let (mut records, mut maps) = (Vec::new(), Vec::new());
+    for pid in pids {
+        let at = OLDEST + u64::from(pid) * 1_000;
+        records.push(record(at, RecordKind::Fork, pid, shell));
+        records.push(record(at + 1, RecordKind::Exec, pid, 0));
+        records.push(record(at + 2, RecordKind::Exit, pid, 0));
+        maps.extend((1..=mapped).map(|page| mapping(pid, page * 4096, u64::from(pid) * 10)));
+    }
+    (records, maps)
+}
+
+/// As `user_of`: processes below 1,000 are of user 1, others of user 2.
+fn of_two_users(pid: u32) -> Option<u32> {
+    Some(if pid < 1_000 { 1 } else { 2 })
+}
+
+/// What is left where there is room for so many bytes, and that it is no more.
+fn fold_into(room: usize, chunks: Vec<Chunk>) -> Vec<Chunk> {
+    let folded = TaskFold::new(of_two_users).fold(chunks, Ticks(OLDEST), room);
+    let bytes: usize = folded.iter().map(|chunk| chunk.data.len()).sum();
+    assert!(bytes <= room && bytes > room / 2, "{bytes} bytes of {room}");
+    folded
+}
+
+/// Processes of which something is left, in a range.
+fn among(pids: Range<u32>, left: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    let left: BTreeSet<u32> = left.into_iter().filter(|pid| pids.contains(pid)).collect();
+    left.into_iter().collect()
+}
+
+fn tasks_left(chunks: &[Chunk], pids: Range<u32>) -> Vec<u32> {
+    among(pids, left(chunks).into_iter().map(|(.., pid)| pid))
+}
+
+fn mapped_left(chunks: &[Chunk], pids: Range<u32>) -> Vec<u32> {
+    among(pids, mapped(chunks).into_iter().map(|(pid, _)| pid))
+}
+
+#[test]
+fn who_begins_programs_without_end_has_the_names_of_the_last_ones_and_others_have_all_of_theirs() {
+    let honest = programs(500, 501..600, 10);
+    let storm = programs(5_000, 10_000..20_000, 10);
+    let own = [record(5, RecordKind::Fork, 500, 1), record(5, RecordKind::Fork, 5_000, 1)];
+    let records = [&own[..], &honest.0, &storm.0].concat();
+    let chunks = [lane(0, &records, 1_000), vec![mappings(&honest.1), mappings(&storm.1)]].concat();
+    let folded = fold_into(1 << 20, chunks);
+    assert_eq!(tasks_left(&folded, 500..600), Vec::from_iter(500..600));
+    assert_eq!(mapped_left(&folded, 500..600), Vec::from_iter(501..600));
+    let names = tasks_left(&folded, 5_000..20_000);
+    assert!(names.len() > 4_000, "names stay before mappings: {}", names.len());
+    assert_eq!((names[0], names.last()), (5_000, Some(&19_999)), "its own, and the newest");
+    assert!(names[1..].is_sorted_by(|a, b| a + 1 == *b), "none between them is missing");
+    let lives = left(&folded).into_iter().filter(|(.., pid)| *pid >= 10_000).count();
+    assert_eq!(lives, (names.len() - 1) * 3, "each whole");
+}
+
+#[test]
+fn a_chain_of_processes_that_each_begin_the_next_and_end_is_one_owner() {
+    let honest = programs(500, 501..600, 10);
+    let mut chain = vec![record(5, RecordKind::Fork, 5_000, 1)];
+    for pid in 10_000..30_000 {
+        let at = OLDEST + u64::from(pid) * 1_000;
+        let parent = if pid == 10_000 { 5_000 } else { pid - 1 };
+        chain.push(record(at, RecordKind::Fork, pid, parent));
+        chain.push(record(at + 500, RecordKind::Exit, pid, 0));
+    }
+    let records = [honest.0, chain].concat();
+    let chunks = [lane(0, &records, 1_000), vec![mappings(&honest.1)]].concat();
+    let folded = fold_into(1 << 20, chunks);
+    assert_eq!(tasks_left(&folded, 500..600), Vec::from_iter(501..600));
+    assert_eq!(mapped_left(&folded, 500..600), Vec::from_iter(501..600));
+    // Again, when the beginning of the chain is not known any more.
+    let again = fold_into(400 << 10, folded);
+    assert_eq!(mapped_left(&again, 500..600), Vec::from_iter(501..600));
+    assert_eq!(tasks_left(&again, 10_000..30_000).last(), Some(&29_999));
+}
+
+#[test]
+fn a_program_that_begins_threads_without_end_keeps_itself_and_the_last_of_them() {
+    let honest = programs(500, 501..600, 10);
+    let own = record(5, RecordKind::Fork, 5_000, 1);
+    let mut threads = vec![own];
+    for tid in 10_000..30_000u32 {
+        let at = OLDEST + u64::from(tid) * 1_000;
+        for (after, kind) in [(0, RecordKind::Fork), (500, RecordKind::Exit)] {
+            threads.push(TaskRecord { tgid: 5_000, ..record(at + after, kind, tid, 5_000) });
+        }
+    }
+    let own_map = mappings(&[mapping(5_000, 0x1000, 5)]);
+    let records = [honest.0, threads].concat();
+    let chunks = [lane(0, &records, 1_000), vec![mappings(&honest.1), own_map]].concat();
+    let folded = fold_into(1 << 20, chunks);
+    assert_eq!(tasks_left(&folded, 500..600), Vec::from_iter(501..600));
+    assert_eq!(mapped_left(&folded, 500..6_000), [Vec::from_iter(501..600), vec![5_000]].concat());
+    let threads = tasks_left(&folded, 5_000..30_000);
+    assert_eq!((threads[0], threads.last()), (5_000, Some(&29_999)));
+}
+
+#[test]
+fn a_users_many_processes_take_nothing_from_another_user() {
+    let honest = (501..521).flat_map(|pid| (1..200).map(move |page| (pid, page)));
+    let many = (10_000..14_000).flat_map(|pid| (1..20).map(move |page| (pid, page)));
+    let maps = |all: Vec<(u32, u64)>| {
+        let records = all.into_iter().map(|(pid, page)| mapping(pid, page * 4096, page));
+        mappings(&records.collect::<Vec<_>>())
+    };
+    let chunks = vec![maps(honest.collect()), maps(many.collect())];
+    let folded = fold_into(2 << 20, chunks);
+    let of_honest = mapped(&folded).into_iter().filter(|(pid, _)| *pid < 1_000).count();
+    assert_eq!(of_honest, 20 * 199);
 }

@@ -19,6 +19,7 @@ use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::collector::Shared;
 use crate::error::CaptureError;
+use crate::fair_queue::payer_of;
 use crate::files::buffer_loss;
 use crate::fold::TaskFold;
 use crate::metadata::MetadataSnapshot;
@@ -187,7 +188,7 @@ fn write(
     let mut writer = CaptureWriter::create(file)?;
     // First, so that a file that is cut off says what it is.
     writer.define(&Definition::Session(Box::new(session.clone())))?;
-    let lacks = buffer.write_to(&mut writer, &mut TaskFold)?;
+    let lacks = buffer.write_to(&mut writer, &mut TaskFold::new(payer_of))?;
     losses.extend(lacks.into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
     processes.iter().try_for_each(|processes| writer.define(processes))?;
     writer.define(&Definition::Session(Box::new(session)))?;

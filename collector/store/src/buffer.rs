@@ -26,6 +26,10 @@ const LEAST_ALLOWANCE: usize = 2 << 20;
 const LEAST_RETAINED: usize = 4 << 20;
 const MOST_RETAINED: usize = 64 << 20;
 
+/// The part of the room of lifetimes that what was folded may have: one byte in so many. The rest is
+/// for what comes while that is folded.
+const PART_OF_FOLDED: usize = 2;
+
 /// The part of the buffer that stacks may have: one in so many bytes.
 ///
 /// They are larger than the events that refer to them, and a program can make new ones without end:
@@ -51,9 +55,9 @@ pub enum BufferMode {
 /// Runs on the writer's thread, while others push.
 pub trait Fold: Send {
     /// Of `chunks`, in the order in which they came, what events from `oldest`
-    /// on can need. Chunks of a lane are numbered so that nothing is missing
-    /// behind them that was not missing before.
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk>;
+    /// on can need, in about `room` bytes at most. Chunks of a lane are numbered
+    /// so that nothing is missing behind them that was not missing before.
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, room: usize) -> Vec<Chunk>;
 }
 
 /// Who runs a process; `None` where it has ended, or nobody knows.
@@ -88,7 +92,8 @@ pub enum Popped {
 /// When overwriting, events may have to give way after a time, too
 /// ([`Self::spanning`]); the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
-/// ([`Fold`]), and the oldest give way where that is not enough. Stacks stay
+/// ([`Fold`]) to half of it, and of what comes meanwhile the oldest give way where
+/// that is not enough. Stacks stay
 /// here as well; those go that no event needs, for which the programs are made to
 /// forget what they have sent ([`Self::wants_stacks_anew`]), and where these are
 /// not enough the oldest of the process that has most, of the user who has most.
@@ -286,11 +291,10 @@ impl TraceBuffer {
             if !state.is_fold_due(self.limit) {
                 return;
             }
-            let chunks = Vec::from(std::mem::take(&mut state.kept).chunks);
-            (chunks, state.oldest())
+            (state.kept.take_all(), state.oldest())
         };
         let before = records_by_lane(&chunks);
-        let chunks = fold.fold(chunks, oldest);
+        let chunks = fold.fold(chunks, oldest, allowance(self.limit) / PART_OF_FOLDED);
         let mut state = self.lock();
         note_folded(&mut state.losses, before, &chunks);
         state.give_back(chunks, allowance(self.limit));
@@ -397,7 +401,7 @@ impl TraceBuffer {
     /// Bytes held now.
     pub fn buffered(&self) -> usize {
         let state = self.lock();
-        state.taken() + state.kept.bytes + state.retained.bytes()
+        state.taken() + state.kept.bytes() + state.retained.bytes()
     }
 
     pub(crate) fn lose(&self, header: &ChunkHeader, cause: LossCause) {

@@ -60,3 +60,30 @@ fn take_from<K: Ord>(share: Entry<'_, K, usize>, bytes: usize) {
         }
     }
 }
+
+/// The most that each may have, so that all together have at most `limit`.
+pub fn fair_level(mut held: Vec<usize>, limit: usize) -> usize {
+    held.sort_unstable();
+    let mut left = limit;
+    for (index, bytes) in held.iter().enumerate() {
+        let share = left / (held.len() - index);
+        if *bytes > share {
+            return share;
+        }
+        left -= bytes;
+    }
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_less_than_the_others_keeps_it() {
+        assert_eq!(fair_level(vec![10, 1, 5], 16), usize::MAX);
+        assert_eq!(fair_level(vec![10, 1, 5], 9), 4);
+        assert_eq!(fair_level(vec![10, 1, 5], 2), 0);
+        assert_eq!(fair_level(Vec::new(), 0), usize::MAX);
+    }
+}

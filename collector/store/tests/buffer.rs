@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use scenario::chunk;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{RecordKind, StackHeader, Stamp};
@@ -376,10 +376,52 @@ fn records_of_tasks_wait_for_the_end_when_overwriting_and_take_no_room_from_even
 struct LastOnly;
 
 impl Fold for LastOnly {
-    fn fold(&mut self, mut chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk> {
+    fn fold(&mut self, mut chunks: Vec<Chunk>, oldest: Ticks, _: usize) -> Vec<Chunk> {
         assert_eq!(oldest, Ticks(0), "where the event begins that is held");
         chunks.split_off(chunks.len().saturating_sub(1))
     }
+}
+
+/// Leaves all, of how little room it is told.
+struct KeepAll(Arc<Mutex<usize>>);
+
+impl Fold for KeepAll {
+    fn fold(&mut self, chunks: Vec<Chunk>, _: Ticks, room: usize) -> Vec<Chunk> {
+        *self.0.lock().unwrap() = room;
+        chunks
+    }
+}
+
+#[test]
+fn what_was_folded_stays_whatever_comes_and_of_that_mappings_give_way_first() {
+    let told = Arc::new(Mutex::new(0));
+    let fold = KeepAll(Arc::clone(&told));
+    let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite).folding(Box::new(fold));
+    let mapping = Lane::new(LaneKind::Mapping, 0);
+    // 56 kB each, of 2 MiB for all: a fold is due after 10 of them.
+    (0..12).for_each(|sequence| buffer.push(chunk(TASK, sequence, sequence * 1_000, 1_000, 56)));
+    let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+    std::thread::scope(|threads| {
+        let writing =
+            threads.spawn(|| drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)));
+        while *told.lock().unwrap() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(*told.lock().unwrap(), 1 << 20, "half of the room");
+        // More than there is room for.
+        for sequence in 0..200 {
+            buffer.push(chunk(mapping, sequence, sequence, 1, 100_000));
+        }
+        buffer.push(chunk(TASK, 12, 12_000, 1_000, 56));
+        buffer.close();
+        writing.join().unwrap().unwrap();
+    });
+    let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
+    let sequences = |lane| reader.chunks(lane).iter().map(|entry| entry.sequence);
+    assert_eq!(sequences(TASK).collect::<Vec<_>>(), Vec::from_iter(0..13));
+    let losses = buffer.losses();
+    let lost = losses.iter().find(|(lane, ..)| *lane == mapping).unwrap().2;
+    assert_eq!((losses.len(), sequences(mapping).count() as u64 + lost), (1, 200));
 }
 
 #[test]

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct KeepSince;
 
 impl Fold for KeepSince {
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk> {
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, _: usize) -> Vec<Chunk> {
         chunks.into_iter().filter(|chunk| chunk.header.last >= oldest).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Definitions that a buffer holds beyond their way to the disk.
 
 use super::event::size_of_chunk;
+use crate::shares::fair_level;
 use crate::{Chunk, ChunkHeader};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,22 +11,72 @@ use syscollect_records::ZoneLogChunk;
 /// Definitions that wait for the end, when overwriting.
 #[derive(Default)]
 pub(super) struct KeptDefinitions {
-    pub(super) chunks: VecDeque<Chunk>,
-    pub(super) bytes: usize,
-    /// Bytes that came since they were folded last.
-    pub(super) unfolded: usize,
+    /// What is left of those that were folded.
+    folded: VecDeque<Chunk>,
+    /// What came since.
+    arrived: VecDeque<Chunk>,
+    folded_bytes: usize,
+    arrived_bytes: usize,
 }
 
 impl KeptDefinitions {
+    /// Keeps one that has come.
     pub(super) fn push(&mut self, chunk: Chunk) {
-        self.bytes += size_of_chunk(&chunk);
-        self.chunks.push_back(chunk);
+        self.arrived_bytes += size_of_chunk(&chunk);
+        self.arrived.push_back(chunk);
     }
 
+    /// All of them, for folding, in the order in which they came.
+    pub(super) fn take_all(&mut self) -> Vec<Chunk> {
+        let Self { folded, arrived, .. } = std::mem::take(self);
+        folded.into_iter().chain(arrived).collect()
+    }
+
+    /// What folding has left goes before what came meanwhile.
+    pub(super) fn give_back(&mut self, folded: Vec<Chunk>) {
+        self.folded_bytes += folded.iter().map(size_of_chunk).sum::<usize>();
+        self.folded.extend(folded);
+    }
+
+    /// What gives way to others: of what was not folded yet the oldest mappings, which are many
+    /// where a program maps many files; then the oldest of all that was not. What was folded is
+    /// everybody's, and is made less by folding.
+    pub(super) fn give_way(&mut self) -> Option<Chunk> {
+        let is_mapping = |chunk: &Chunk| chunk.header.lane.kind == LaneKind::Mapping;
+        let first = self.arrived.iter().position(is_mapping).unwrap_or(0);
+        match self.arrived.remove(first) {
+            Some(chunk) => {
+                self.arrived_bytes -= size_of_chunk(&chunk);
+                Some(chunk)
+            }
+            None => self.pop(),
+        }
+    }
+
+    /// The first for the disk.
     pub(super) fn pop(&mut self) -> Option<Chunk> {
-        let chunk = self.chunks.pop_front()?;
-        self.bytes -= size_of_chunk(&chunk);
+        if let Some(chunk) = self.folded.pop_front() {
+            self.folded_bytes -= size_of_chunk(&chunk);
+            return Some(chunk);
+        }
+        let chunk = self.arrived.pop_front()?;
+        self.arrived_bytes -= size_of_chunk(&chunk);
         Some(chunk)
+    }
+
+    /// All of them, in the order in which they came.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.folded.iter().chain(&self.arrived)
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.folded_bytes + self.arrived_bytes
+    }
+
+    /// Bytes of those that were not folded yet.
+    pub(super) fn unfolded(&self) -> usize {
+        self.arrived_bytes
     }
 }
 
@@ -87,7 +138,7 @@ impl RetainedDefinitions {
             *held.entry(program).or_default() += bytes;
         }
         let others = self.bytes - held.values().sum::<usize>();
-        let level = level(held.values().copied().collect(), limit.saturating_sub(others));
+        let level = fair_level(held.values().copied().collect(), limit.saturating_sub(others));
         let mut gone = Vec::new();
         self.chunks.retain(|chunk| {
             let Some((program, bytes)) = of_program(chunk) else { return true };
@@ -125,20 +176,6 @@ fn of_program(chunk: &Chunk) -> Option<(u32, usize)> {
     let is_of_program = chunk.header.lane.kind == LaneKind::ZoneLog;
     let prefix = ZoneLogChunk::from_bytes(&chunk.data).filter(|_| is_of_program)?;
     Some((prefix.client, size_of_chunk(chunk)))
-}
-
-/// The most that each may have, so that all together have at most `limit`.
-fn level(mut held: Vec<usize>, limit: usize) -> usize {
-    held.sort_unstable();
-    let mut left = limit;
-    for (index, bytes) in held.iter().enumerate() {
-        let share = left / (held.len() - index);
-        if *bytes > share {
-            return share;
-        }
-        left -= bytes;
-    }
-    usize::MAX
 }
 
 #[cfg(test)]
@@ -188,14 +225,6 @@ mod tests {
         assert_eq!((of(7), of(9) + gone), (10, 1_000));
         assert!(of(9) > 50 && retained.bytes() <= limit, "{} of {limit}", retained.bytes());
         assert_eq!(retained.chunks.back().map(|chunk| chunk.header.first.0), Some(1_010));
-    }
-
-    #[test]
-    fn who_has_less_than_the_others_keeps_it() {
-        assert_eq!(level(vec![10, 1, 5], 16), usize::MAX);
-        assert_eq!(level(vec![10, 1, 5], 9), 4);
-        assert_eq!(level(vec![10, 1, 5], 2), 0);
-        assert_eq!(level(Vec::new(), 0), usize::MAX);
     }
 
     fn kinds(retained: &RetainedDefinitions) -> Vec<(LaneKind, u64)> {

@@ -43,7 +43,7 @@ impl BufferSnapshot {
         let Self { definitions, kept, mut stacks, events, oldest, mut losses, ends } = self;
         definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
         let before = records_by_lane(&kept);
-        let kept = fold.fold(kept, oldest);
+        let kept = fold.fold(kept, oldest, usize::MAX);
         note_folded(&mut losses, before, &kept);
         kept.iter().try_for_each(|chunk| writer.write(chunk))?;
         while let Some(chunk) = stacks.next_chunk() {

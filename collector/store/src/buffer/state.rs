@@ -179,32 +179,28 @@ impl BufferState {
         })
     }
 
-    /// Keeps a definition for the end; the oldest give way.
+    /// Keeps a definition for the end; others give way.
     pub(super) fn keep(&mut self, chunk: Chunk, limit: usize) {
-        self.kept.unfolded += size_of_chunk(&chunk);
         self.kept.push(chunk);
         self.limit_kept(limit);
     }
 
     /// What was folded goes before what came meanwhile.
     pub(super) fn give_back(&mut self, chunks: Vec<Chunk>, limit: usize) {
-        let later = std::mem::take(&mut self.kept);
-        chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
-        self.kept.unfolded = later.bytes;
-        later.chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
+        self.kept.give_back(chunks);
         self.limit_kept(limit);
     }
 
     fn limit_kept(&mut self, limit: usize) {
-        while self.kept.bytes > limit
-            && let Some(oldest) = self.kept.pop()
+        while self.kept.bytes() > limit
+            && let Some(chunk) = self.kept.give_way()
         {
-            self.lose(&oldest.header, LossCause::Overwritten);
+            self.lose(&chunk.header, LossCause::Overwritten);
         }
     }
 
     pub(super) fn is_fold_due(&self, limit: usize) -> bool {
-        self.kept.unfolded > if self.closed { 0 } else { allowance(limit) / 4 }
+        self.kept.unfolded() > if self.closed { 0 } else { allowance(limit) / 4 }
     }
 
     /// Ticks before which no event is held. What programs stamp does not count.
@@ -255,7 +251,7 @@ impl BufferState {
         stacks.drop_before(generation).iter().for_each(|gone| lacks(gone.lane, gone.records));
         BufferSnapshot {
             definitions: self.retained.all(),
-            kept: self.kept.chunks.iter().cloned().collect(),
+            kept: self.kept.iter().cloned().collect(),
             stacks,
             oldest: oldest_of(wanted.iter().copied()).unwrap_or(self.newest),
             events: wanted.iter().map(|event| event.content.clone()).collect(),
