@@ -219,7 +219,7 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
                 (Ticks(OLDEST + start * 4_096), Ticks(OLDEST + (start + 999) * 4_096));
             buffer.push(chunk);
             produced += 1_000;
-            let most = TraceBuffer::most_memory(4 << 20, BufferMode::Overwrite);
+            let most = buffer.most_memory();
             assert!(buffer.buffered() <= most, "{} bytes are held", buffer.buffered());
         }
         buffer.close();

@@ -81,6 +81,26 @@ impl LaneBytes {
     }
 }
 
+/// What the trace buffer is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferUse {
+    pub(crate) mode: BufferMode,
+    /// Snapshots are taken of it.
+    pub(crate) snapshots: bool,
+}
+
+impl BufferUse {
+    pub(crate) fn of(options: &RecordOptions) -> Self {
+        Self { mode: options.mode, snapshots: options.snapshots }
+    }
+
+    /// What a buffer of so many bytes takes at most.
+    fn memory(self, bytes: u64) -> u64 {
+        let buffer = TraceBuffer::new(bytes as usize, self.mode).retaining(self.snapshots);
+        buffer.most_memory() as u64
+    }
+}
+
 /// What a recording takes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
@@ -163,7 +183,7 @@ impl MemoryRoom {
     pub(crate) fn plan(
         &self,
         buffer_bytes: usize,
-        mode: BufferMode,
+        holds: BufferUse,
         cpus: u32,
     ) -> Result<MemoryPlan, CaptureError> {
         let free = self.bytes.saturating_sub(BASE_BYTES);
@@ -178,10 +198,10 @@ impl MemoryRoom {
         let left = free.saturating_sub(lanes);
         let mut buffer = buffer_bytes as u64;
         // Half of it: names and exports come later, and others may want memory, too.
-        while buffer > LEAST_BUFFER && taken_by(buffer, mode) > left / 2 {
+        while buffer > LEAST_BUFFER && holds.memory(buffer) > left / 2 {
             buffer = (buffer / 8 * 7).max(LEAST_BUFFER);
         }
-        self.has(BASE_BYTES + lanes + taken_by(buffer, mode))?;
+        self.has(BASE_BYTES + lanes + holds.memory(buffer))?;
         let buffer = buffer as usize;
         let note = (buffer < buffer_bytes).then(|| {
             let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
@@ -216,10 +236,6 @@ impl MemoryRoom {
 /// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
-}
-
-fn taken_by(buffer: u64, mode: BufferMode) -> u64 {
-    TraceBuffer::most_memory(buffer as usize, mode) as u64
 }
 
 /// The folders of the control groups that limit this process's memory: its own and those above it,
@@ -368,19 +384,21 @@ mod tests {
         assert_eq!(MemoryRoom::read(Path::new("/nowhere")).bytes, u64::MAX);
     }
 
+    const TO_DISK: BufferUse = BufferUse { mode: BufferMode::Discard, snapshots: false };
+
     fn room(bytes: u64) -> MemoryRoom {
         MemoryRoom { bytes, group: None }
     }
 
     #[test]
     fn a_plan_stays_beneath_what_is_there_or_says_what_it_needs() {
-        for mode in [BufferMode::Discard, BufferMode::Overwrite] {
+        for holds in [TO_DISK, BufferUse { mode: BufferMode::Overwrite, snapshots: true }] {
             for cpus in [1, 2, 16, 256] {
                 for megabytes in [8, 32, 50, 64, 200, 1000, 64_000, 2_000_000] {
                     let bytes = megabytes << 20;
-                    match room(bytes).plan(64 << 20, mode, cpus) {
+                    match room(bytes).plan(64 << 20, holds, cpus) {
                         Ok(plan) => {
-                            let buffer = TraceBuffer::most_memory(plan.buffer_bytes, mode) as u64;
+                            let buffer = holds.memory(plan.buffer_bytes as u64);
                             assert!(
                                 BASE_BYTES + plan.lanes_bytes + buffer <= bytes,
                                 "{megabytes} {cpus}: {plan:?}"
@@ -419,20 +437,17 @@ mod tests {
         let largest = LaneBytes { sched: 8 << 20, sched_stack: 2 << 20 };
         assert_eq!(lane_bytes(8 << 30, 2), largest);
         assert_eq!(lane_bytes(8 << 30, 64), largest);
-        assert!(
-            room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes
-                <= MOST_LANES
-        );
+        assert!(room(2 << 40).plan(64 << 20, TO_DISK, 256).unwrap().lanes_bytes <= MOST_LANES);
         let small = lane_bytes(50 << 20, 2);
         assert!(small.sched < 2 << 20 && small.sched_stack == 512 << 10);
         let sizes = [64 << 20, 1 << 30, 1 << 40]
-            .map(|bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes);
+            .map(|bytes| room(bytes).plan(1 << 20, TO_DISK, 2).unwrap().unwind_bytes);
         assert_eq!(sizes, [LEAST_UNWIND, 4 << 20, MOST_UNWIND]);
-        let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
+        let small = room(8 << 30).plan(3 << 20, TO_DISK, 2).unwrap();
         assert_eq!(small.lane_bytes.sched, 2 << 20, "no larger than the buffer that was asked for");
     }
 
     fn lane_bytes(bytes: u64, cpus: u32) -> LaneBytes {
-        room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().lane_bytes
+        room(bytes).plan(64 << 20, TO_DISK, cpus).unwrap().lane_bytes
     }
 }

@@ -13,7 +13,7 @@ use crate::collector::{Children, Collector, EndedRecording, Output, RotationLimi
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
-use crate::memory::MemoryRoom;
+use crate::memory::{BufferUse, MemoryRoom};
 use crate::options::RecordOptions;
 use crate::recorded::Recorded;
 use crate::snapshot::with_descendants;
@@ -74,7 +74,7 @@ impl Recording {
         let room = MemoryRoom::read(Path::new("/"));
         room.suffices_for(&options)?;
         let room = room.without(options.unwind_memory.unwrap_or(0));
-        let memory = room.plan(options.buffer_bytes, options.mode, cpus)?;
+        let memory = room.plan(options.buffer_bytes, BufferUse::of(&options), cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
         // Before there are threads, and anything is large: they are copies of this process.
         let children = Children::start(&options);

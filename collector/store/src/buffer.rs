@@ -22,6 +22,11 @@ use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, Retention, Ticks};
 const DEFINITION_ALLOWANCE: usize = 16 << 20;
 const LEAST_ALLOWANCE: usize = 2 << 20;
 
+/// Bytes that lifetimes of tasks and their mappings may take beyond the buffer's size, when
+/// overwriting: a quarter of it, within these.
+const LEAST_KEPT: usize = 2 << 20;
+const MOST_KEPT: usize = 64 << 20;
+
 /// Bytes that definitions may take which are kept for snapshots, beyond the buffer's size.
 const LEAST_RETAINED: usize = 4 << 20;
 const MOST_RETAINED: usize = 64 << 20;
@@ -29,6 +34,10 @@ const MOST_RETAINED: usize = 64 << 20;
 /// The part of the room of lifetimes that what was folded may have: one byte in so many. The rest is
 /// for what comes while that is folded.
 const PART_OF_FOLDED: usize = 2;
+
+/// What the buffer gave up may stay in memory for snapshots that are being written: one byte in so
+/// many of its size, for all together.
+const PART_OF_SNAPSHOTS: usize = 2;
 
 /// The part of the buffer that stacks may have: one in so many bytes.
 ///
@@ -91,7 +100,7 @@ pub enum Popped {
 ///
 /// When overwriting, events may have to give way after a time, too
 /// ([`Self::spanning`]); the lives of tasks and their mappings stay here, too, with
-/// a room of their own of half the buffer (2 to 16 MiB): they are folded
+/// a room of their own of a quarter of the buffer (2 to 64 MiB): they are folded
 /// ([`Fold`]) to half of it, and of what comes meanwhile the oldest give way where
 /// that is not enough. Stacks stay
 /// here as well; those go that no event needs, for which the programs are made to
@@ -156,14 +165,17 @@ impl TraceBuffer {
         self.mode == BufferMode::Overwrite
     }
 
-    /// Bytes of memory that a buffer of `bytes` may take with all definitions.
-    pub fn most_memory(bytes: usize, mode: BufferMode) -> usize {
-        match mode {
-            BufferMode::Discard => bytes.saturating_add(allowance(bytes)),
-            // Those that go to the disk, those that wait, and as many that come while these are
-            // folded.
-            BufferMode::Overwrite => bytes.saturating_add(3 * allowance(bytes)),
-        }
+    /// Bytes of memory that it may take, with all definitions and what snapshots need.
+    pub fn most_memory(&self) -> usize {
+        let bytes = self.limit;
+        let kept = match self.mode {
+            BufferMode::Discard => 0,
+            // Those that wait, and as many that come while these are folded.
+            BufferMode::Overwrite => 2 * kept_bytes(bytes),
+        };
+        let of_snapshots =
+            if self.retains { retained_bytes(bytes) + bytes / PART_OF_SNAPSHOTS } else { 0 };
+        bytes.saturating_add(allowance(bytes) + kept + of_snapshots)
     }
 
     /// Takes a chunk, or counts its records as lost. Never waits for the disk.
@@ -223,7 +235,7 @@ impl TraceBuffer {
         if state.closed {
             state.lose(&chunk.header, LossCause::BufferFull);
         } else if keep && self.mode == BufferMode::Overwrite {
-            state.keep(chunk, allowance(self.limit));
+            state.keep(chunk, kept_bytes(self.limit));
             if state.is_fold_due(self.limit) {
                 self.changed.notify_one();
             }
@@ -238,7 +250,7 @@ impl TraceBuffer {
         } else {
             let event = HeldEvent::new(producer, state.generation, chunk);
             if let Some(span) = self.span {
-                state.expire(event.came, span);
+                state.expire(event.came, span, self.limit);
             }
             state.push_event(event, self.limit, self.mode);
             if self.mode == BufferMode::Discard || self.is_encoding_due(&state) {
@@ -294,10 +306,10 @@ impl TraceBuffer {
             (state.kept.take_all(), state.oldest())
         };
         let before = records_by_lane(&chunks);
-        let chunks = fold.fold(chunks, oldest, allowance(self.limit) / PART_OF_FOLDED);
+        let chunks = fold.fold(chunks, oldest, kept_bytes(self.limit) / PART_OF_FOLDED);
         let mut state = self.lock();
         note_folded(&mut state.losses, before, &chunks);
-        state.give_back(chunks, allowance(self.limit));
+        state.give_back(chunks, kept_bytes(self.limit));
     }
 
     /// Gives events that stay the form of the file, which takes less room.
@@ -417,6 +429,11 @@ impl TraceBuffer {
 /// Bytes that definitions may take on top of a buffer of so many.
 fn allowance(bytes: usize) -> usize {
     (bytes / 2).clamp(LEAST_ALLOWANCE, DEFINITION_ALLOWANCE)
+}
+
+/// Bytes that lifetimes of tasks and their mappings may take.
+fn kept_bytes(bytes: usize) -> usize {
+    (bytes / 4).clamp(LEAST_KEPT, MOST_KEPT)
 }
 
 /// Bytes that definitions may take which are kept for snapshots.

@@ -223,6 +223,21 @@ impl KeptStacks {
         }
     }
 
+    /// Bytes of what [`next_chunk`](Self::next_chunk) has not given.
+    pub(crate) fn unwritten_bytes(&self) -> usize {
+        self.bytes + self.ending.as_ref().map_or(0, |lane| lane.bytes - lane.taken)
+    }
+
+    /// Gives that up: records, by lane.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<(Lane, u64)> {
+        let ending = self.ending.take();
+        let ending = ending.map(|lane| (lane.lane, lane.records));
+        let gone = self.drop_before(u64::MAX);
+        let gone = gone.into_iter().map(|gone| (gone.lane, u64::from(gone.records)));
+        self.lanes.clear();
+        ending.into_iter().chain(gone).collect()
+    }
+
     /// The blocks of a lane, of each process.
     fn take_lane(&mut self, lane: Lane) -> Vec<VecDeque<Arc<Block>>> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
@@ -370,6 +385,8 @@ struct EndingLane {
     /// The lane's numbers of the next chunk.
     sequence: u64,
     records_before: u64,
+    /// How many of its records are not out.
+    records: u64,
     /// Bytes of all its records, and of those that are out.
     bytes: usize,
     taken: usize,
@@ -403,6 +420,7 @@ impl EndingLane {
             processes,
             sequence: sent.chunks.saturating_sub(chunks as u64),
             records_before: sent.records.saturating_sub(records),
+            records,
             bytes,
             taken: 0,
             chunk_bytes,
@@ -439,6 +457,7 @@ impl EndingLane {
         };
         self.sequence += 1;
         self.records_before += u64::from(records);
+        self.records -= u64::from(records);
         Some(Chunk { header, data })
     }
 }

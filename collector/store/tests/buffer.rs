@@ -211,7 +211,7 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
             buffer.push(chunk(LOG, sequence, sequence * u64::from(records), records, 32));
             most = most.max(buffer.buffered());
         }
-        assert!(most <= TraceBuffer::most_memory(ONE, mode), "{most} bytes held");
+        assert!(most <= buffer.most_memory(), "{most} bytes held");
         let lost: BTreeMap<_, _> =
             buffer.losses().into_iter().map(|(lane, _, lost)| (lane, lost)).collect();
         assert_eq!(lost[&SCHED], 64, "the event made room");
@@ -356,7 +356,7 @@ fn records_of_tasks_wait_for_the_end_when_overwriting_and_take_no_room_from_even
             matches!(buffer.pop(Duration::ZERO), Popped::Empty),
             "nothing goes to the disk before the end"
         );
-        assert!(buffer.buffered() <= TraceBuffer::most_memory(3 * ONE, BufferMode::Overwrite));
+        assert!(buffer.buffered() <= buffer.most_memory());
     }
     buffer.close();
     let there = pop_all(&buffer);

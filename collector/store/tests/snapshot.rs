@@ -148,3 +148,32 @@ fn a_snapshot_of_the_last_moment_has_no_older_events_and_no_stacks_that_only_tho
     let (all, lacks) = written_with_losses(buffer.snapshot(None));
     assert_eq!((sequences(&all, SCHED), lacks), (vec![0, 1], Vec::new()), "the buffer has all");
 }
+
+#[test]
+fn a_snapshot_that_is_written_too_slowly_gives_back_what_the_buffer_would_have_given_up() {
+    let limit = 1 << 20;
+    let buffer = overwriting(limit);
+    let mut sequence = 0;
+    let mut record = |count: u64| {
+        for _ in 0..count {
+            buffer.push(event(sequence));
+            sequence += 1;
+        }
+    };
+    // 16 KiB each: 60 are held.
+    record(60);
+    buffer.push(stack(0));
+    let hung = buffer.snapshot(None);
+    record(20);
+    let fast = buffer.snapshot(None);
+    record(10);
+    let (fast, lacks) = written_with_losses(fast);
+    let held = fast.chunks(SCHED).len() as u64;
+    assert!(held > 55 && lacks.iter().all(|(lane, _)| *lane == SCHED), "{held} {lacks:?}");
+    record(10);
+    let (hung, lacks) = written_with_losses(hung);
+    assert_eq!(hung.chunks(SCHED).len(), 0, "more than half of the buffer would be held twice");
+    assert_eq!(lacks, [(SCHED, 60 * 1024), (STACK, 1)]);
+    let again = written(buffer.snapshot(None));
+    assert!(again.chunks(SCHED).len() > 55 && again.chunks(STACK).len() == 1, "the buffer has all");
+}

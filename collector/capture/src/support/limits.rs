@@ -8,7 +8,7 @@ use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
 use crate::error::megabytes;
 use crate::host::Host;
-use crate::memory::MemoryRoom;
+use crate::memory::{BufferUse, MemoryRoom};
 use crate::options::RecordOptions;
 
 /// About what the lanes of a small machine take.
@@ -70,7 +70,7 @@ fn memory_room(machine: &Machine) -> Capability {
     let room = MemoryRoom::read(machine.root());
     let plan = room
         .suffices_for(&options)
-        .and_then(|()| room.plan(options.buffer_bytes, options.mode, cpus));
+        .and_then(|()| room.plan(options.buffer_bytes, BufferUse::of(&options), cpus));
     match plan {
         Ok(plan) => {
             let [lanes, buffer] = [plan.lanes_bytes, plan.buffer_bytes as u64].map(megabytes);

@@ -15,7 +15,7 @@ use crate::bpf_calls;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::host::Host;
-use crate::memory::MemoryRoom;
+use crate::memory::{BufferUse, MemoryRoom};
 use crate::options::{RecordOptions, Tracepoints};
 use crate::ring_buffers::{RingLane, bytes_of_each};
 use crate::stage::Flush;
@@ -58,7 +58,8 @@ impl TracepointCost {
         let offer = offers.offers.into_iter().next().ok_or_else(|| absent_error(tracepoint))?;
         let options = RecordOptions::default();
         let memory = MemoryRoom::read(Path::new("/"));
-        let memory = memory.plan(options.buffer_bytes, options.mode, host.possible_cpus())?;
+        let memory =
+            memory.plan(options.buffer_bytes, BufferUse::of(&options), host.possible_cpus())?;
         let clocks = EbpfSource::load(&options, &memory, &host)?;
         let possible_cpus = host.possible_cpus();
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;

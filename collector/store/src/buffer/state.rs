@@ -2,8 +2,8 @@
 
 use super::definitions::{KeptDefinitions, RetainedDefinitions};
 use super::event::{EventContent, HeldEvent, HeldEvents, size_of_chunk};
-use super::snapshot::BufferSnapshot;
-use super::{BufferMode, PART_OF_STACKS, Popped, allowance};
+use super::snapshot::{BufferSnapshot, OpenSnapshots, SharedContent};
+use super::{BufferMode, PART_OF_SNAPSHOTS, PART_OF_STACKS, Popped, allowance, kept_bytes};
 use crate::kept_stacks::KeptStacks;
 use crate::shares::Producer;
 use crate::{Chunk, ChunkHeader, LaneEnd};
@@ -29,6 +29,8 @@ pub(super) struct BufferState {
     pub(super) kept: KeptDefinitions,
     /// Definitions for snapshots.
     pub(super) retained: RetainedDefinitions,
+    /// Those that are being written.
+    pub(super) snapshots: OpenSnapshots,
     /// Whether events gave way before their time, because there was no room.
     pub(super) is_short: bool,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
@@ -45,14 +47,14 @@ impl BufferState {
     }
 
     /// What came longer than `span` before `now` gives way.
-    pub(super) fn expire(&mut self, now: Instant, span: Duration) {
+    pub(super) fn expire(&mut self, now: Instant, span: Duration, limit: usize) {
         while self
             .events
             .oldest()
             .is_some_and(|event| now.saturating_duration_since(event.came) > span)
             && let Some(oldest) = self.events.pop_oldest()
         {
-            self.lose(oldest.content.header(), LossCause::Overwritten);
+            self.overwrite(&oldest, limit);
         }
     }
 
@@ -63,7 +65,7 @@ impl BufferState {
                 && let Some(victim) = self.pop_for_event(limit)
             {
                 self.is_short = true;
-                self.lose(victim.content.header(), LossCause::Overwritten);
+                self.overwrite(&victim, limit);
             }
         }
         if self.taken() + size > limit
@@ -112,13 +114,16 @@ impl BufferState {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
         while self.taken() + size > limit {
-            let (victim, cause) = match mode {
-                BufferMode::Discard => (self.pop_for_definition(), LossCause::BufferFull),
-                BufferMode::Overwrite => (self.events.pop_oldest(), LossCause::Overwritten),
+            let victim = match mode {
+                BufferMode::Discard => self.pop_for_definition(),
+                BufferMode::Overwrite => self.events.pop_oldest(),
             };
             let Some(victim) = victim else { break };
             self.is_short = true;
-            self.lose(victim.content.header(), cause);
+            match mode {
+                BufferMode::Discard => self.lose(victim.content.header(), LossCause::BufferFull),
+                BufferMode::Overwrite => self.overwrite(&victim, limit),
+            }
         }
         if self.taken() + size > limit.saturating_add(allowance(limit)) {
             return self.lose(&chunk.header, LossCause::BufferFull);
@@ -133,7 +138,7 @@ impl BufferState {
         let lane = chunk.header.lane;
         let unreadable = self.stacks.add(chunk);
         self.lose_records(lane, LossCause::Damaged, unreadable);
-        let part = limit / PART_OF_STACKS;
+        let (part, before) = (limit / PART_OF_STACKS, self.stacks.bytes());
         if self.stacks.bytes() > part {
             let needed = self.needed_generation();
             for gone in self.stacks.drop_before(needed) {
@@ -145,12 +150,22 @@ impl BufferState {
         {
             self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
         }
+        let gone = before.saturating_sub(self.stacks.bytes());
+        if gone > 0 {
+            self.snapshots.give_up(gone, limit / PART_OF_SNAPSHOTS);
+        }
         while self.taken() > limit
             && let Some(victim) = self.events.pop_oldest()
         {
             self.is_short = true;
-            self.lose(victim.content.header(), LossCause::Overwritten);
+            self.overwrite(&victim, limit);
         }
+    }
+
+    /// An event makes room for others.
+    fn overwrite(&mut self, victim: &HeldEvent, limit: usize) {
+        self.lose(victim.content.header(), LossCause::Overwritten);
+        self.snapshots.give_up(victim.content.size(), limit / PART_OF_SNAPSHOTS);
     }
 
     /// The oldest generation of stacks that an event may refer to.
@@ -200,7 +215,7 @@ impl BufferState {
     }
 
     pub(super) fn is_fold_due(&self, limit: usize) -> bool {
-        self.kept.unfolded() > if self.closed { 0 } else { allowance(limit) / 4 }
+        self.kept.unfolded() > if self.closed { 0 } else { kept_bytes(limit) / 4 }
     }
 
     /// Ticks before which no event is held. What programs stamp does not count.
@@ -227,7 +242,7 @@ impl BufferState {
     }
 
     /// What it holds now; of events those that came within `span`.
-    pub(super) fn snapshot(&self, span: Option<Duration>) -> BufferSnapshot {
+    pub(super) fn snapshot(&mut self, span: Option<Duration>) -> BufferSnapshot {
         let now = Instant::now();
         let is_wanted = |event: &HeldEvent| {
             span.is_none_or(|span| now.saturating_duration_since(event.came) <= span)
@@ -249,12 +264,15 @@ impl BufferState {
         let generation = wanted.first().map_or(self.generation, |event| event.generation);
         let mut stacks = self.stacks.clone();
         stacks.drop_before(generation).iter().for_each(|gone| lacks(gone.lane, gone.records));
+        let oldest = oldest_of(wanted.iter().copied()).unwrap_or(self.newest);
+        let events = wanted.iter().map(|event| event.content.clone()).collect();
+        let content = SharedContent::new(stacks, events);
+        self.snapshots.add(&content);
         BufferSnapshot {
             definitions: self.retained.all(),
             kept: self.kept.iter().cloned().collect(),
-            stacks,
-            oldest: oldest_of(wanted.iter().copied()).unwrap_or(self.newest),
-            events: wanted.iter().map(|event| event.content.clone()).collect(),
+            content,
+            oldest,
             losses,
             ends: self.ends.values().copied().collect(),
         }
