@@ -45,6 +45,7 @@ pub(crate) struct ClientLogs {
     /// Numbers of programs by their processes.
     clients: FxHashMap<u32, Vec<u32>>,
     programs: usize,
+    unfollowed: u64,
     /// Of the main set of frames, which has no name.
     main: Option<NamedEntry>,
 }
@@ -73,8 +74,14 @@ impl ClientLogs {
             messages: FxHashMap::default(),
             clients: FxHashMap::default(),
             programs: 0,
+            unfollowed: 0,
             main,
         }
+    }
+
+    /// Names of programs that were more than are known at a time.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
     }
 
     /// Whether anything of programs is asked for.
@@ -157,6 +164,7 @@ impl ClientLogs {
         let Self { asked, locations, plots, frames, messages, .. } = self;
         let known = locations.len() + plots.len() + frames.len() + messages.len();
         if known >= MOST_ENTRIES {
+            self.unfollowed += 1;
             return;
         }
         let keep = |entries: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {

@@ -3,6 +3,7 @@
 use crate::cause::DurationLimit;
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
+use syscollect_model::{duration, grouped};
 
 /// The last minute, in parts.
 const PARTS: usize = 6;
@@ -12,18 +13,30 @@ const LEAST: u64 = 100;
 /// The percentile is looked up again no more often than so.
 const LOOK_UP_SECONDS: f64 = 1.0;
 
+/// Something that has not ended after so many times of what it may take is reported while it goes
+/// on: it may never end. Before, its end is waited for, so that the snapshot has all of it.
+const STUCK_FACTOR: u64 = 10;
+/// But not before it took this much longer than it may.
+const STUCK_SECONDS: f64 = 1.0;
+
 /// What may be taken: ticks.
 #[derive(Debug)]
-pub(crate) enum TicksLimit {
+pub(crate) struct TicksLimit {
+    kind: LimitKind,
+    ticks_per_second: f64,
+}
+
+#[derive(Debug)]
+enum LimitKind {
     Fixed(u64),
     Usual(Box<UsualDurations>),
 }
 
 impl TicksLimit {
     pub(crate) fn new(limit: DurationLimit, ticks_per_second: f64) -> Self {
-        match limit {
+        let kind = match limit {
             DurationLimit::Fixed(duration) => {
-                Self::Fixed((duration.as_secs_f64() * ticks_per_second) as u64)
+                LimitKind::Fixed((duration.as_secs_f64() * ticks_per_second) as u64)
             }
             DurationLimit::Percentile { factor, percentile } => {
                 let usual = UsualDurations {
@@ -32,20 +45,46 @@ impl TicksLimit {
                     part: (PART_SECONDS * ticks_per_second) as u64,
                     look_up: (LOOK_UP_SECONDS * ticks_per_second) as u64,
                     parts: VecDeque::new(),
+                    known: 0,
                     limit: None,
                     looked_up: 0,
                 };
-                Self::Usual(Box::new(usual))
+                LimitKind::Usual(Box::new(usual))
             }
-        }
+        };
+        Self { kind, ticks_per_second }
     }
 
     /// Something took that long, and ended then. Whether that is too long.
     pub(crate) fn is_exceeded(&mut self, took: u64, at: u64) -> bool {
-        match self {
-            Self::Fixed(limit) => took > *limit,
-            Self::Usual(usual) => usual.is_exceeded(took, at),
+        match &mut self.kind {
+            LimitKind::Fixed(limit) => took > *limit,
+            LimitKind::Usual(usual) => usual.is_exceeded(took, at),
         }
+    }
+
+    /// When what began then and has not ended is taken for stuck; `None` where it is not known what
+    /// is usual.
+    pub(crate) fn stuck_at(&self, began: u64) -> Option<u64> {
+        let limit = match &self.kind {
+            LimitKind::Fixed(limit) => *limit,
+            LimitKind::Usual(usual) => usual.limit?,
+        };
+        let longer = (STUCK_SECONDS * self.ticks_per_second) as u64;
+        let stuck = limit.saturating_mul(STUCK_FACTOR).max(limit.saturating_add(longer));
+        Some(began.saturating_add(stuck))
+    }
+
+    /// What is usual, in words; `None` of a fixed limit.
+    pub(crate) fn usual(&self) -> Option<String> {
+        let LimitKind::Usual(usual) = &self.kind else { return None };
+        Some(match usual.limit {
+            Some(limit) => {
+                let limit = duration((limit as f64 / self.ticks_per_second * 1e9) as u64);
+                format!("that is {limit} now, by {} of the last minute", grouped(usual.known))
+            }
+            None => format!("{} of {LEAST} that it takes to know what is usual", usual.known),
+        })
     }
 }
 
@@ -59,6 +98,8 @@ pub(crate) struct UsualDurations {
     look_up: u64,
     /// When each began, the oldest first.
     parts: VecDeque<(u64, Histogram<u32>)>,
+    /// How many there were at the last look, and what may be taken by that.
+    known: u64,
     limit: Option<u64>,
     looked_up: u64,
 }
@@ -99,6 +140,7 @@ impl UsualDurations {
         for (_, part) in &self.parts {
             let _ = all.add(part);
         }
+        self.known = all.len();
         if all.len() >= LEAST {
             let usual = all.value_at_percentile(self.percentile);
             self.limit = Some((usual as f64 * self.factor) as u64);
@@ -120,6 +162,15 @@ mod tests {
     fn a_fixed_limit_is_exceeded_by_what_is_longer() {
         let mut fixed = limit(DurationLimit::Fixed(Duration::from_millis(20)));
         assert_eq!([19, 20, 21].map(|took| fixed.is_exceeded(took, 0)), [false, false, true]);
+    }
+
+    #[test]
+    fn what_does_not_end_is_stuck_after_ten_times_what_it_may_take_and_a_second_more() {
+        let stuck = |limited| limit(DurationLimit::Fixed(limited)).stuck_at(100);
+        assert_eq!(stuck(Duration::from_secs(1)), Some(10_100));
+        assert_eq!(stuck(Duration::from_millis(20)), Some(1_120));
+        let usual = limit(DurationLimit::Percentile { factor: 3.0, percentile: 99.0 });
+        assert_eq!(usual.stuck_at(100), None);
     }
 
     #[test]

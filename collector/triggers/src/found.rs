@@ -22,6 +22,8 @@ pub(crate) struct FoundCause {
 pub(crate) enum Occurrence {
     /// Something with a name took so many ticks.
     Took { kind: &'static str, name: Arc<str>, ticks: u64 },
+    /// Something with a name has not ended for so many ticks.
+    Stuck { kind: &'static str, name: Arc<str>, ticks: u64 },
     /// A thread waited so many ticks.
     Waited { how: &'static str, ticks: u64 },
     /// A process ended: a code as `wait` gives it.

@@ -57,6 +57,19 @@ pub(crate) struct Hits {
     open: FxHashMap<u32, OpenProbes>,
     /// Whatever is open may have ended in what is not seen.
     is_blind: bool,
+    /// Hits, calls and pairs that were more than are followed at a time.
+    unfollowed: u64,
+    /// Arguments that triggers ask for and that no probe of theirs has.
+    missing_arguments: FxHashMap<usize, Option<MissingArgument>>,
+}
+
+/// A probe that has not the argument that is asked for.
+#[derive(Debug)]
+struct MissingArgument {
+    probe: Arc<str>,
+    argument: String,
+    /// What it has.
+    others: String,
 }
 
 impl Hits {
@@ -101,12 +114,14 @@ impl Hits {
             false => hits.map(|(trigger, ..)| *trigger).collect(),
         };
         let name: Arc<str> = name.as_str().into();
+        self.note_arguments(&name, &hits, arguments);
         let durations = match role {
             ProbeRole::FunctionEntry => asked(&self.asked_functions),
             ProbeRole::ZoneBegin => asked(&self.asked_pairs),
             _ => Vec::new(),
         };
         if self.probes.len() >= MOST_PROBES {
+            self.unfollowed += 1;
             return;
         }
         if !durations.is_empty() {
@@ -117,6 +132,37 @@ impl Hits {
             let asked = AskedProbe { role, pair, name, arguments, hits, durations };
             self.probes.entry(*probe).or_insert(asked);
         }
+    }
+
+    /// Notes which of the triggers that ask for this probe's hits ask for what it has not.
+    fn note_arguments(&mut self, probe: &Arc<str>, hits: &Triggers, arguments: &[ProbeArgument]) {
+        for (trigger, _, conditions) in &self.asked_hits {
+            if !hits.contains(trigger) {
+                continue;
+            }
+            let missing = conditions.iter().find(|one| argument_of(arguments, one).is_none());
+            let Some(condition) = missing else {
+                // One probe that has them all is enough.
+                self.missing_arguments.insert(*trigger, None);
+                continue;
+            };
+            self.missing_arguments.entry(*trigger).or_insert_with(|| {
+                let (probe, argument) = (Arc::clone(probe), condition.field.clone());
+                Some(MissingArgument { probe, argument, others: names_of(arguments) })
+            });
+        }
+    }
+
+    /// Why a trigger cannot fire.
+    pub(crate) fn note(&self, trigger: usize) -> Option<String> {
+        let MissingArgument { probe, argument, others } =
+            self.missing_arguments.get(&trigger)?.as_ref()?;
+        Some(format!("it cannot: {probe} has no argument {argument}, {others}"))
+    }
+
+    /// Hits, calls and pairs that were more than are followed at a time.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
     }
 
     /// Hits are missing: what was open may have ended.
@@ -159,21 +205,23 @@ impl Hits {
             return;
         }
         if self.open.len() >= MOST_THREADS && !self.open.contains_key(&tid) {
+            self.unfollowed += 1;
             return;
         }
         let open = self.open.entry(tid).or_default();
         let sp = hit.record.stack_pointer;
         let began = match probe.role {
             ProbeRole::FunctionEntry => {
-                open.calls.enter(sp, probe.pair, at);
+                self.unfollowed += u64::from(!open.calls.enter(sp, probe.pair, at));
                 None
             }
             // The return address has been taken off the stack.
             ProbeRole::FunctionReturn => open.calls.exit(sp.wrapping_sub(8), probe.pair),
             ProbeRole::FunctionExit => open.calls.exit(sp, probe.pair),
             ProbeRole::ZoneBegin => {
-                if open.pairs.len() < MOST_OPEN {
-                    open.pairs.push((probe.pair, at));
+                match open.pairs.len() < MOST_OPEN {
+                    true => open.pairs.push((probe.pair, at)),
+                    false => self.unfollowed += 1,
                 }
                 None
             }
@@ -198,13 +246,15 @@ impl Hits {
 }
 
 impl OpenCalls {
-    fn enter(&mut self, stack_pointer: u64, function: u32, at: u64) {
+    /// A call begins; whether it is followed.
+    fn enter(&mut self, stack_pointer: u64, function: u32, at: u64) -> bool {
         if !self.calls.has_room() {
-            return;
+            return false;
         }
         let left = self.calls.enter(stack_pointer, function);
         self.began.truncate(self.began.len().saturating_sub(left));
         self.began.push(at);
+        true
     }
 
     /// When the call began that ends.
@@ -219,9 +269,7 @@ impl AskedProbe {
     /// Whether the arguments are so.
     fn fulfils(&self, hit: &Hit<'_>, conditions: &[Condition]) -> bool {
         conditions.iter().all(|condition| {
-            let by_name = self.arguments.iter().position(|it| it.name == condition.field);
-            let index = by_name.or_else(|| condition.field.parse().ok());
-            let argument = index.and_then(|index| Some((index, self.arguments.get(index)?)));
+            let argument = argument_of(&self.arguments, condition);
             let value = argument
                 .and_then(|(index, argument)| hit.argument(index, ArgumentLayout::from(argument)));
             match value {
@@ -234,5 +282,27 @@ impl AskedProbe {
                 Some(ArgumentValue::Unreadable) | None => false,
             }
         })
+    }
+}
+
+/// The argument that a condition is about, and which it is.
+fn argument_of<'a>(
+    arguments: &'a [ProbeArgument],
+    condition: &Condition,
+) -> Option<(usize, &'a ProbeArgument)> {
+    let by_name = arguments.iter().position(|it| it.name == condition.field);
+    let index = by_name.or_else(|| condition.field.parse().ok())?;
+    Some((index, arguments.get(index)?))
+}
+
+/// The arguments that there are, in words.
+fn names_of(arguments: &[ProbeArgument]) -> String {
+    match arguments {
+        [] => "and no other that is known: a function has those that its debug information names"
+            .into(),
+        _ => {
+            let names: Vec<&str> = arguments.iter().map(|it| it.name.as_str()).collect();
+            format!("but {}", names.join(", "))
+        }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Threads {
     /// When threads ended, ascending.
     ended: VecDeque<(u64, u32)>,
     known_after_end: u64,
+    unfollowed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +73,19 @@ impl Threads {
     fn set(&mut self, tid: u32, state: ThreadState) {
         if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
             self.threads.insert(tid, state);
+        } else {
+            self.unfollowed += 1;
         }
+    }
+
+    /// Names of threads that were more than are known at a time.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
+    }
+
+    /// Whether it is known what the thread is called.
+    pub(crate) fn knows(&self, tid: u32) -> bool {
+        self.threads.contains_key(&tid)
     }
 
     fn forget_ended(&mut self, now: u64) {

@@ -29,6 +29,7 @@ pub(crate) struct Thresholds {
     asked: FxHashMap<u64, (Arc<str>, Vec<usize>)>,
     /// Those that are beyond now.
     beyond: FxHashSet<(usize, ValueSource)>,
+    unfollowed: u64,
 }
 
 impl Thresholds {
@@ -58,9 +59,14 @@ impl Thresholds {
         for CounterDefinition { counter, name, .. } in definitions {
             let of = self.counters.iter().filter(|(_, pattern)| pattern.matches(name));
             let of: Vec<usize> = of.map(|(trigger, _)| *trigger).collect();
-            if !of.is_empty() && self.asked.len() < MOST_VALUES {
-                self.asked.insert(*counter, (name.as_str().into(), of));
+            if of.is_empty() {
+                continue;
             }
+            if self.asked.len() >= MOST_VALUES {
+                self.unfollowed += 1;
+                continue;
+            }
+            self.asked.insert(*counter, (name.as_str().into(), of));
         }
     }
 
@@ -87,12 +93,21 @@ impl Thresholds {
         let Some((comparison, limit)) = self.limits.get(&trigger) else { return false };
         let key = (trigger, source);
         match comparison.holds(&value, limit) {
-            true => self.beyond.len() < MOST_VALUES && self.beyond.insert(key),
+            true if self.beyond.len() >= MOST_VALUES => {
+                self.unfollowed += u64::from(!self.beyond.contains(&key));
+                false
+            }
+            true => self.beyond.insert(key),
             false => {
                 self.beyond.remove(&key);
                 false
             }
         }
+    }
+
+    /// Values that were more than are followed at a time.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
     }
 
     /// Programs have ended.

@@ -56,6 +56,7 @@ pub(crate) struct Waits {
     shortest: u64,
     /// Any wait may have ended in what is not seen.
     is_blind: bool,
+    unfollowed: u64,
 }
 
 impl Waits {
@@ -93,7 +94,13 @@ impl Waits {
             next_look: 0,
             shortest,
             is_blind: false,
+            unfollowed: 0,
         })
+    }
+
+    /// Waits that were more than are followed at a time.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
     }
 
     /// A chunk of a CPU's lane begins: who is current (`u32::MAX`: that is not known), and whether
@@ -171,6 +178,8 @@ impl Waits {
         }
         if self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid) {
             self.waits.insert(tid, Wait { kind, since, found: 0 });
+        } else {
+            self.unfollowed += 1;
         }
     }
 
@@ -214,6 +223,11 @@ impl Wait {
             }
             if ticks <= rule.longer {
                 next = next.min(self.since.saturating_add(rule.longer).saturating_add(1));
+                continue;
+            }
+            if rule.who.is_some() && !threads.knows(tid) {
+                // Its name comes a moment later.
+                next = next.min(now.saturating_add(rule.longer / 4 + 1));
                 continue;
             }
             self.found |= bit;
@@ -337,6 +351,20 @@ mod tests {
         machine.on(0, 110, event(RecordKind::Switch, 0, task_state::DEAD));
         machine.on(0, 120, event(RecordKind::Switch, 8, 0));
         assert_eq!(machine.found(900), []);
+    }
+
+    #[test]
+    fn who_waits_before_its_name_is_known_is_found_when_it_is() {
+        let mut machine = Machine::new(&[Cause::Waiting(Some(NamePattern("new".into())), MS20)]);
+        machine.on(0, 100, event(RecordKind::Waking, 7, 0));
+        assert_eq!(machine.found(121), []);
+        let mut comm = [0; 16];
+        comm[..3].copy_from_slice(b"new");
+        let stamp = Stamp::new(122, RecordKind::Fork);
+        let record =
+            syscollect_records::TaskRecord { stamp, tid: 7, tgid: 7, comm, ..Default::default() };
+        machine.threads.on(122, &record);
+        assert_eq!(machine.found(140), [(0, 7, 40)]);
     }
 
     #[test]

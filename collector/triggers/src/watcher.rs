@@ -29,6 +29,9 @@ const MOST_FIRINGS: usize = 1024;
 /// that is told, seconds: records are on their way for a fraction of that.
 const BLIND_SECONDS: f64 = 1.0;
 
+/// How often it is looked which zones do not end.
+const LOOK_SECONDS: f64 = 0.1;
+
 /// A trigger fired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firing {
@@ -64,6 +67,8 @@ pub struct TriggerStatus {
     pub paused: u64,
     /// How often it did not because there were as many snapshots as there may be.
     pub limited: u64,
+    /// What its limit is now, where that depends on what is usual; why it cannot fire.
+    pub note: String,
 }
 
 /// Watches a recording that goes on, see the [`crate`].
@@ -100,6 +105,7 @@ struct TimedCauses {
     ticks_per_second: f64,
     waits: Option<Waits>,
     limits: TicksLimits,
+    look_every: u64,
 }
 
 impl Watcher {
@@ -227,7 +233,8 @@ impl Watcher {
         });
         let limits = limits.collect();
         let waits = Waits::new(causes(), ticks);
-        self.timed = Some(TimedCauses { ticks_per_second, waits, limits });
+        let look_every = (LOOK_SECONDS * ticks_per_second) as u64;
+        self.timed = Some(TimedCauses { ticks_per_second, waits, limits, look_every });
         self.threads.set_tick_rate(ticks_per_second);
         for WatchedTrigger { trigger, pace, .. } in &mut self.triggers {
             *pace = TriggerPace::new(trigger.limit, ticks(trigger.pause));
@@ -251,10 +258,20 @@ impl Watcher {
         if let Some(waits) = &mut timed.waits {
             waits.look(now.0, &self.threads, &mut self.found);
         }
+        self.look_at_zones(now.0, &mut timed);
         self.decide(timed.ticks_per_second);
         let known_for = (KNOWN_AFTER_END_SECONDS * timed.ticks_per_second) as u64;
         self.forget_programs(now.0.saturating_sub(known_for));
         self.timed = Some(timed);
+    }
+
+    fn look_at_zones(&mut self, now: u64, timed: &mut TimedCauses) {
+        let Self { logs, thresholds, threads, found, ended_programs, .. } = self;
+        let ended = ended_programs.iter().flat_map(|(_, clients)| clients);
+        let ended: FxHashSet<u32> = ended.copied().collect();
+        let (limits, look_every) = (&mut timed.limits, timed.look_every);
+        let context = &mut ZoneContext { logs, limits, thresholds, threads, found, look_every };
+        self.zones.look(now, |client| !ended.contains(&client), context);
     }
 
     #[inline]
@@ -279,7 +296,9 @@ impl Watcher {
             LiveRecord::Zone(words) => {
                 let Self { logs, thresholds, .. } = self;
                 let limits = &mut timed.limits;
-                let context = &mut ZoneContext { logs, limits, thresholds, threads, found };
+                let look_every = timed.look_every;
+                let context =
+                    &mut ZoneContext { logs, limits, thresholds, threads, found, look_every };
                 self.zones.on(lane, at, words, context);
             }
             LiveRecord::Hit(bytes) => self.hits.on(at, bytes, &mut timed.limits, found),
@@ -376,7 +395,24 @@ impl Watcher {
 
     /// What came of each trigger so far.
     pub fn statuses(&self) -> Vec<TriggerStatus> {
-        self.triggers.iter().map(|of| of.status.clone()).collect()
+        let limits = self.timed.as_ref().map(|timed| &timed.limits);
+        let statuses = self.triggers.iter().enumerate().map(|(trigger, of)| {
+            let usual = limits.and_then(|limits| limits.get(&trigger)?.usual());
+            let note = usual.or_else(|| self.hits.note(trigger)).unwrap_or_default();
+            TriggerStatus { note, ..of.status.clone() }
+        });
+        statuses.collect()
+    }
+
+    /// Threads, zones, calls and names that were more than are followed at a time.
+    pub fn unfollowed(&self) -> u64 {
+        let waits = self.timed.as_ref().and_then(|timed| timed.waits.as_ref());
+        waits.map_or(0, Waits::unfollowed)
+            + self.zones.unfollowed()
+            + self.hits.unfollowed()
+            + self.logs.unfollowed()
+            + self.thresholds.unfollowed()
+            + self.threads.unfollowed()
     }
 }
 
@@ -413,6 +449,9 @@ impl Occurrence {
         let who = who.unwrap_or_default();
         match self {
             Self::Took { kind, name, ticks } => format!("{kind} {name} took {}{of}", time(*ticks)),
+            Self::Stuck { kind, name, ticks } => {
+                format!("{kind} {name} has not ended for {}{of}", time(*ticks))
+            }
             Self::Waited { how, ticks } => format!("{who} {how} for {}", time(*ticks)),
             Self::Ended { status } => match (status & 0x7f, status >> 8 & 0xff) {
                 (0, code) => format!("{who} ended with code {code}"),

@@ -27,6 +27,32 @@ pub(crate) type TicksLimits = FxHashMap<usize, TicksLimit>;
 struct OpenZone {
     location: u32,
     began: u64,
+    /// The triggers that found it stuck, a bit each.
+    stuck: u64,
+}
+
+/// An async zone that is, and the thread on which it began.
+#[derive(Clone, Copy, Debug)]
+struct OpenAsyncZone {
+    zone: OpenZone,
+    tid: u32,
+}
+
+/// A frame that has begun.
+#[derive(Clone, Copy, Debug)]
+struct OpenFrame {
+    began: u64,
+    tid: u32,
+    stuck: u64,
+}
+
+/// Something that is open: what it is called, and where it is looked at.
+struct OpenSpan<'a> {
+    kind: &'static str,
+    named: &'a NamedEntry,
+    began: u64,
+    tid: u32,
+    stuck: &'a mut u64,
 }
 
 /// Who writes to a lane, and what is open of it.
@@ -48,6 +74,8 @@ pub(crate) struct ZoneContext<'a> {
     pub(crate) thresholds: &'a mut Thresholds,
     pub(crate) threads: &'a Threads,
     pub(crate) found: &'a mut Vec<FoundCause>,
+    /// Ticks between two looks at what is stuck.
+    pub(crate) look_every: u64,
 }
 
 /// What is open of instrumented programs.
@@ -55,13 +83,17 @@ pub(crate) struct ZoneContext<'a> {
 pub(crate) struct Zones {
     writers: FxHashMap<Lane, Writer>,
     /// By the program's number and its own.
-    async_zones: FxHashMap<(u32, u64), OpenZone>,
-    /// When the frame of a set began, by the program's number and the set's.
-    frames: FxHashMap<(u32, u32), u64>,
+    async_zones: FxHashMap<(u32, u64), OpenAsyncZone>,
+    /// By the program's number and the set's.
+    frames: FxHashMap<(u32, u32), OpenFrame>,
     /// Who a message has to be of, by trigger.
     senders: FxHashMap<usize, NamePattern>,
     /// What may end on any thread may have ended in what is not seen.
     is_blind: bool,
+    /// When it is looked what is stuck.
+    next_look: u64,
+    /// Zones and frames that were more than are followed.
+    unfollowed: u64,
 }
 
 impl Zones {
@@ -104,18 +136,62 @@ impl Zones {
         self.async_zones.retain(|(client, _), _| !is_over(*client));
     }
 
+    /// Looks what has not ended long after it should have, of programs that `runs` says run.
+    pub(crate) fn look(
+        &mut self,
+        now: u64,
+        runs: impl Fn(u32) -> bool,
+        context: &mut ZoneContext<'_>,
+    ) {
+        if now < self.next_look {
+            return;
+        }
+        let logs = context.logs;
+        let mut next = u64::MAX;
+        let mut look = |span: OpenSpan<'_>| next = next.min(context.look(now, span));
+        for writer in self.writers.values_mut().filter(|writer| runs(writer.client)) {
+            let Writer { client, tid, .. } = *writer;
+            for OpenZone { location, began, stuck } in &mut writer.open {
+                if let Some(named) = logs.location(client, *location)
+                    && *began != u64::MAX
+                {
+                    look(OpenSpan { kind: "zone", named, began: *began, tid, stuck });
+                }
+            }
+        }
+        for ((client, _), OpenAsyncZone { zone, tid }) in &mut self.async_zones {
+            if let Some(named) = logs.location(*client, zone.location).filter(|_| runs(*client)) {
+                let OpenZone { began, stuck, .. } = zone;
+                look(OpenSpan { kind: "zone", named, began: *began, tid: *tid, stuck });
+            }
+        }
+        for ((client, set), OpenFrame { began, tid, stuck }) in &mut self.frames {
+            if let Some(named) = logs.frames(*client, *set).filter(|_| runs(*client)) {
+                look(OpenSpan { kind: "frame", named, began: *began, tid: *tid, stuck });
+            }
+        }
+        // What begins meanwhile is not stuck before it has lasted longer than that.
+        self.next_look = next.min(now.saturating_add(context.look_every));
+    }
+
+    /// Zones and frames that were more than are followed.
+    pub(crate) fn unfollowed(&self) -> u64 {
+        self.unfollowed
+    }
+
     /// A group of items of a thread, behind all that was told before.
     #[inline]
     pub(crate) fn on(&mut self, lane: Lane, at: u64, words: &[u64], context: &mut ZoneContext<'_>) {
         let Some(first) = words.first() else { return };
         let (item, attributes) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
-        let Self { writers, async_zones, frames, senders, is_blind } = self;
+        let Self { writers, async_zones, frames, senders, is_blind, unfollowed, .. } = self;
         let Some(writer) = writers.get_mut(&lane) else { return };
         let (client, tid) = (writer.client, writer.tid);
         match event {
             Event::ZoneBegin { location, depth } => {
-                writer.begin(depth as usize, OpenZone { location, began: at });
+                let zone = OpenZone { location, began: at, stuck: 0 };
+                *unfollowed += u64::from(!writer.begin(depth as usize, zone));
             }
             Event::ZoneEnd { depth } => {
                 if let Some(zone) = writer.end(depth) {
@@ -129,15 +205,19 @@ impl Zones {
             }
             Event::Lost { .. } | Event::ThreadEnd => writer.clear(),
             Event::AsyncBegin { location, zone, .. }
-                if !*is_blind
-                    && async_zones.len() < MOST_OPEN
-                    && context.logs.location(client, location).is_some() =>
+                if !*is_blind && context.logs.location(client, location).is_some() =>
             {
-                async_zones.insert((client, zone), OpenZone { location, began: at });
+                let opened = OpenZone { location, began: at, stuck: 0 };
+                match async_zones.len() < MOST_OPEN {
+                    true => {
+                        async_zones.insert((client, zone), OpenAsyncZone { zone: opened, tid });
+                    }
+                    false => *unfollowed += 1,
+                }
             }
             Event::AsyncEnd { zone } => {
-                if let Some(zone) = async_zones.remove(&(client, zone)) {
-                    context.took(zone, client, tid, at);
+                if let Some(open) = async_zones.remove(&(client, zone)) {
+                    context.took(open.zone, client, tid, at);
                 }
             }
             Event::Frame { set, phase } => {
@@ -146,11 +226,16 @@ impl Zones {
                     FramePhase::Mark | FramePhase::End => frames.remove(&(client, set)),
                     FramePhase::Begin => None,
                 };
-                if phase != FramePhase::End && !*is_blind && frames.len() < MOST_OPEN {
-                    frames.insert((client, set), at);
+                if phase != FramePhase::End && !*is_blind {
+                    match frames.len() < MOST_OPEN {
+                        true => {
+                            frames.insert((client, set), OpenFrame { began: at, tid, stuck: 0 });
+                        }
+                        false => *unfollowed += 1,
+                    }
                 }
-                if let Some(began) = began {
-                    context.exceeds("frame", &named.clone(), began, tid, at);
+                if let Some(OpenFrame { began, stuck, .. }) = began {
+                    context.exceeds("frame", &named.clone(), (began, stuck), (tid, at));
                 }
             }
             Event::Message { string, .. } => {
@@ -185,14 +270,16 @@ impl Writer {
         self.depth = 0;
     }
 
-    fn begin(&mut self, depth: usize, zone: OpenZone) {
+    /// A zone begins; whether it is followed.
+    fn begin(&mut self, depth: usize, zone: OpenZone) -> bool {
         self.depth = depth.saturating_add(1);
         if depth >= MOST_DEPTH {
-            return;
+            return false;
         }
         // Those around it whose beginning was not seen.
-        self.open.resize(depth, OpenZone { location: 0, began: u64::MAX });
+        self.open.resize(depth, OpenZone { location: 0, began: u64::MAX, stuck: 0 });
         self.open.push(zone);
+        true
     }
 
     /// The innermost ends, and all beyond that depth, modulo 64: the zone that ends there.
@@ -207,17 +294,44 @@ impl Writer {
 }
 
 impl ZoneContext<'_> {
+    /// Looks whether something that is open is stuck; when it will be for another trigger.
+    fn look(&mut self, now: u64, span: OpenSpan<'_>) -> u64 {
+        let OpenSpan { kind, named, began, tid, stuck } = span;
+        let mut next = u64::MAX;
+        for trigger in named.triggers.iter().copied() {
+            let limit = self.limits.get(&trigger).and_then(|limit| limit.stuck_at(began));
+            let Some(at) = limit.filter(|_| *stuck >> trigger & 1 == 0) else { continue };
+            if now <= at {
+                next = next.min(at + 1);
+                continue;
+            }
+            *stuck |= 1 << trigger;
+            let (name, ticks) = (Arc::clone(&named.name), now.saturating_sub(began));
+            let what = Occurrence::Stuck { kind, name, ticks };
+            self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
+        }
+        next
+    }
+
     fn took(&mut self, zone: OpenZone, client: u32, tid: u32, at: u64) {
         if let Some(named) = self.logs.location(client, zone.location) {
-            self.exceeds("zone", &named.clone(), zone.began, tid, at);
+            self.exceeds("zone", &named.clone(), (zone.began, zone.stuck), (tid, at));
         }
     }
 
-    /// Notes for whom it took too long.
-    fn exceeds(&mut self, kind: &'static str, named: &NamedEntry, began: u64, tid: u32, at: u64) {
+    /// Notes for whom it took too long, of those who have not found it stuck.
+    fn exceeds(
+        &mut self,
+        kind: &'static str,
+        named: &NamedEntry,
+        (began, stuck): (u64, u64),
+        (tid, at): (u32, u64),
+    ) {
         let ticks = at.saturating_sub(began);
         for trigger in named.triggers.iter().copied() {
-            if self.limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
+            let limit = self.limits.get_mut(&trigger);
+            let is_exceeded = limit.is_some_and(|limit| limit.is_exceeded(ticks, at));
+            if is_exceeded && stuck >> trigger & 1 == 0 {
                 let what = Occurrence::Took { kind, name: Arc::clone(&named.name), ticks };
                 self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
             }

@@ -311,6 +311,41 @@ fn a_zone_that_takes_too_long_is_reported_where_it_ends() {
 }
 
 #[test]
+fn a_zone_or_frame_that_never_ends_is_reported_once_while_its_program_runs() {
+    let texts = ["slow: zone request > 20ms, pause 0s", "frame > 33ms, pause 0s"];
+    let mut recorder = Recorder::new(&texts);
+    recorder.processes(&[(70, "server")]);
+    let client = ClientDefinition { client: 1, pid: 70, ..ClientDefinition::default() };
+    recorder.define(&Definition::Clients(vec![client]));
+    let request = recorder.zone_name("request");
+    let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
+    let begin = Event::AsyncBegin { location: request, zone: 9, task: 0 };
+    let items = [stamped(100 * MS, zone(request, 0)), stamped(200 * MS, begin)];
+    recorder.items(&[&items[..], &[stamped(300 * MS, mark)]].concat());
+    assert_eq!(recorder.fired(1110 * MS), [], "it may end yet");
+    let reason = "zone request has not ended for 1.08 s in server 70";
+    assert_eq!(recorder.fired(1180 * MS), [fired("slow", 1120 * MS, 70, reason)]);
+    let reasons = [
+        fired("slow", 1220 * MS, 70, "zone request has not ended for 1.20 s in server 70"),
+        fired("frame", 1333 * MS, 70, "frame Frame has not ended for 1.10 s in server 70"),
+    ];
+    assert_eq!(recorder.fired(1400 * MS), reasons);
+    recorder.items(&[
+        stamped(1500 * MS, Event::ZoneEnd { depth: 0 }),
+        stamped(1510 * MS, Event::AsyncEnd { zone: 9 }),
+        stamped(1520 * MS, mark),
+        stamped(1530 * MS, zone(request, 0)),
+        stamped(1560 * MS, Event::ZoneEnd { depth: 0 }),
+        stamped(1570 * MS, zone(request, 0)),
+    ]);
+    let reason = "zone request took 30.0 ms in server 70";
+    assert_eq!(recorder.fired(1600 * MS), [fired("slow", 1560 * MS, 70, reason)]);
+    let server = TaskRecord { tid: 70, tgid: 70, comm: name("server"), ..Default::default() };
+    recorder.task(0, 1700 * MS, RecordKind::Exit, server);
+    assert_eq!(recorder.fired(9000 * MS), [], "what has ended is not stuck");
+}
+
+#[test]
 fn a_zone_whose_end_may_have_been_lost_is_not_made_longer() {
     let mut recorder = Recorder::new(&["slow: zone request > 20ms"]);
     let request = recorder.zone_name("request");
@@ -390,6 +425,45 @@ fn a_hit_is_looked_at_and_a_call_is_timed() {
         fired("slow", 120 * MS, 7, "function alloc took 10.0 ms in thread 7"),
     ];
     assert_eq!(recorder.fired(200 * MS), expected);
+}
+
+#[test]
+fn why_a_trigger_does_not_fire_is_in_its_status() {
+    let texts = [
+        "hit alloc if length > 4096",
+        "bare: hit free if size > 4096",
+        "fine: hit alloc if size > 4096",
+        "slow: zone request > 3x p99",
+    ];
+    let mut recorder = Recorder::new(&texts);
+    let request = recorder.zone_name("request");
+    let argument = ProbeArgument { name: "size".into(), size: 8, ..Default::default() };
+    let probe = |probe, name: &str, arguments| ProbeDefinition {
+        probe,
+        name: name.into(),
+        arguments,
+        ..ProbeDefinition::default()
+    };
+    let definitions = vec![probe(1, "alloc", vec![argument]), probe(2, "free", Vec::new())];
+    recorder.define(&Definition::Probes(definitions));
+    let notes = |recorder: &Recorder| -> Vec<String> {
+        recorder.watcher.statuses().into_iter().map(|status| status.note).collect()
+    };
+    let expected = [
+        "it cannot: alloc has no argument length, but size",
+        "it cannot: free has no argument size, and no other that is known: a function has those \
+         that its debug information names",
+        "",
+        "0 of 100 that it takes to know what is usual",
+    ];
+    assert_eq!(notes(&recorder), expected);
+    for number in 0..120 {
+        let at = (2000 + number * 20) * MS;
+        let end = stamped(at + 10 * MS, Event::ZoneEnd { depth: 0 });
+        recorder.items(&[stamped(at, zone(request, 0)), end]);
+    }
+    recorder.fired(5000 * MS);
+    assert_eq!(notes(&recorder)[3], "that is 30.1 ms now, by 100 of the last minute");
 }
 
 #[test]

@@ -93,8 +93,7 @@ impl<'a> LifetimeShares<'a> {
         let held = |claims: &[&mut Claims]| claims.iter().map(|one| one.bytes).collect::<Vec<_>>();
         let of_users = users.values().map(|claims| held(claims).iter().sum()).collect();
         let of_user = fair_level(of_users, room);
-        for claims in users.into_values().map(|claims| claims.into_iter()) {
-            let mut claims: Vec<_> = claims.collect();
+        for mut claims in users.into_values() {
             let of_process = fair_level(held(&claims), of_user);
             claims.iter_mut().for_each(|claims| claims.limit(of_process));
         }

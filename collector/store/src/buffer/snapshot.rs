@@ -111,7 +111,7 @@ impl SharedContent {
     fn take_back(&self) {
         let mut content = self.lock();
         let events = std::mem::take(&mut content.events);
-        let headers = events.iter().map(|event| event.content_header());
+        let headers = events.iter().map(EventContent::content_header);
         let stacks = content.stacks.take_unwritten();
         let gone = headers.chain(stacks).collect();
         (content.event_bytes, content.taken_back) = (0, gone);

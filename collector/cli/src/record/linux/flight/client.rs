@@ -252,7 +252,7 @@ fn text(status: &Status) -> String {
 /// A line for each trigger.
 fn triggers(report: &TriggerReport) -> Vec<String> {
     let line = |status: &TriggerStatus| {
-        let TriggerStatus { text, events, fired, paused, limited, .. } = status;
+        let TriggerStatus { text, events, fired, paused, limited, note, .. } = status;
         let mut line = format!(
             "trigger {}: happened {} times, fired {}",
             printable(text),
@@ -264,12 +264,21 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
                 line.push_str(&format!(", {} {what}", grouped(*count)));
             }
         }
+        if !note.is_empty() {
+            line.push_str(&format!("; {}", printable(note)));
+        }
         line
     };
     let mut lines: Vec<String> = report.triggers.iter().map(line).collect();
     if report.unwatched_chunks > 0 {
         let chunks = grouped(report.unwatched_chunks);
         lines.push(format!("{chunks} chunks of records came too fast to be watched for triggers"));
+    }
+    if report.unfollowed > 0 {
+        let many = grouped(report.unfollowed);
+        lines.push(format!(
+            "{many} threads, zones, calls or names were more than triggers follow at a time"
+        ));
     }
     lines
 }

@@ -92,4 +92,6 @@ pub(super) struct TriggerReport {
     pub(super) triggers: Vec<TriggerStatus>,
     /// Chunks of records that nobody could look at in time.
     pub(super) unwatched_chunks: u64,
+    /// Threads, zones, calls and names that were more than are followed at a time.
+    pub(super) unfollowed: u64,
 }

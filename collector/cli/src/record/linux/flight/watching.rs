@@ -154,6 +154,7 @@ impl Watching {
         if now.is_some() || unwatched > 0 {
             let mut report = self.shared.report();
             report.triggers = self.watcher.statuses();
+            report.unfollowed = self.watcher.unfollowed();
             report.unwatched_chunks += unwatched;
         }
         for Firing { trigger, reason, .. } in &fired {
