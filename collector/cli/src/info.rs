@@ -8,6 +8,7 @@ use crate::lost::loss_text;
 use crate::source::{self, Source};
 use crate::summary::stopped_early;
 use crate::terminal::{Style, Terminal};
+use crate::time_range::beginning;
 use anyhow::{Result, bail};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -43,7 +44,8 @@ clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
 kept_files [{path, build_id, bytes, stored, reason (why it was not kept)}] (of
 --bundle), unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
 are any, windows {version, sessions, events [{provider, id, name, count}]} (of
-.etl files), and more.";
+.etl files), recording.snapshot {reason, trigger, tid, from_ns (where its mark is, as --from
+counts), unix_ns}, and more.";
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -205,8 +207,45 @@ struct RecordingReport {
     filter_pids: Vec<u32>,
     /// Why it was taken, of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<SnapshotMark>,
+    snapshot: Option<SnapshotReport>,
     notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct SnapshotReport {
+    #[serde(flatten)]
+    mark: SnapshotMark,
+    /// Where its mark is, as `--from` counts.
+    from_ns: u64,
+    /// The same by the machine's wall clock, nanoseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unix_ns: Option<u64>,
+}
+
+impl SnapshotReport {
+    fn of(session: &Source) -> Option<Self> {
+        let mark = session.info().snapshot.clone()?;
+        let time = session.clock().time(mark.at);
+        let from_ns = time.0.saturating_sub(beginning(session).0);
+        Some(Self { mark, from_ns, unix_ns: session.info().wall_clock(time) })
+    }
+
+    /// Why it was taken, and where that is on the timeline.
+    fn lines(&self) -> Vec<String> {
+        let SnapshotMark { reason, trigger, .. } = &self.mark;
+        let of = match trigger.is_empty() {
+            true => "of a recording that went on".to_owned(),
+            false => format!("of a recording that went on, by trigger {trigger}"),
+        };
+        let words = if reason.is_empty() { of } else { format!("{of}: {reason}") };
+        let at = self.from_ns as f64 / 1e9;
+        let mut place = format!("marked {at:.3} s from the beginning, as --from and --to count");
+        if let Some(unix) = self.unix_ns {
+            let time = CalendarTime::of_unix(unix / 1_000_000_000);
+            place.push_str(&format!(" ({time} UTC)"));
+        }
+        vec![words, place]
+    }
 }
 
 /// Files without an unwind table that are shown.
@@ -283,7 +322,7 @@ impl Report {
                 sample_event: info.sample_event.clone(),
                 stacks: info.stacks.clone(),
                 filter_pids: info.filter_pids.clone(),
-                snapshot: info.snapshot.clone(),
+                snapshot: SnapshotReport::of(session),
                 notes: info.notes.clone(),
             },
             kept_files: session.kept_files(),
@@ -315,19 +354,19 @@ impl Report {
                 format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")),
             ),
         }
-        if let Some(SnapshotMark { reason, trigger, .. }) = &self.recording.snapshot {
-            let of = match trigger.is_empty() {
-                true => "of a recording that went on".to_owned(),
-                false => format!("of a recording that went on, by trigger {trigger}"),
-            };
-            let words = if reason.is_empty() { of } else { format!("{of}: {reason}") };
-            add_line(&mut text, "Snapshot", words);
+        let lines = self.recording.snapshot.iter().flat_map(SnapshotReport::lines);
+        for (index, line) in lines.enumerate() {
+            add_line(&mut text, if index == 0 { "Snapshot" } else { "" }, line);
         }
         add_line(&mut text, "Machine", self.machine_text());
         add_line(&mut text, "Duration", self.duration_text());
         if let Some(first) = self.first_unix_ns {
-            let first = CalendarTime::of_unix(first / 1_000_000_000);
-            add_line(&mut text, "From", format!("{first} UTC, where the first event is"));
+            let held = CalendarTime::of_unix((first + self.overwritten_ns) / 1_000_000_000);
+            let what = match self.overwritten_ns {
+                0 => "where the first event is",
+                _ => "what it holds; before that only who lived",
+            };
+            add_line(&mut text, "From", format!("{held} UTC, {what}"));
         }
         let stopped = self.recorder.as_ref().and_then(|recorder| stopped_early(recorder, None));
         stopped.into_iter().for_each(|stopped| add_line(&mut text, "", stopped));

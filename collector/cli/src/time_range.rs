@@ -43,13 +43,18 @@ impl TimeRange {
         from + &to
     }
 
-    /// Times of the session. Clocks are read when a recording begins.
+    /// Times of the session.
     pub(crate) fn of(self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
-        let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
+        let began = beginning(session).0;
         let [from, to] = [self.from, self.to].map(|after| {
             let after = u64::try_from(after?.as_nanos()).unwrap_or(u64::MAX);
             Some(Time(began.saturating_add(after)))
         });
         (from, to)
     }
+}
+
+/// What times that people name count from: clocks are read when a recording begins.
+pub(crate) fn beginning(session: &impl Recording) -> Time {
+    Time(session.clock().pairs().first().map_or(0, |pair| pair.boottime))
 }

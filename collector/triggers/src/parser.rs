@@ -26,6 +26,9 @@ pub(crate) const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
 ];
 
+/// What a number without a unit lacks.
+const UNIT: &str = "a unit behind the number (ns, us, ms, s, m or h)";
+
 /// Reads tokens one after the other.
 pub(crate) struct Parser {
     tokens: std::vec::IntoIter<Token>,
@@ -150,12 +153,24 @@ impl Parser {
         }
     }
 
+    /// `20ms`, `20 ms`
     pub(crate) fn duration(&mut self) -> Result<Duration, TriggerError> {
-        let read = match self.peek() {
-            Some(Token::Word(word)) => duration(word),
-            _ => None,
+        let word = match self.peek() {
+            Some(Token::Word(word)) => word.clone(),
+            _ => String::new(),
         };
-        let duration = read.ok_or_else(|| self.expected("a duration like 20ms"))?;
+        let read = match word.parse::<f64>() {
+            Ok(_) => {
+                self.next();
+                let unit = match self.peek() {
+                    Some(Token::Word(unit)) => unit.as_str(),
+                    _ => "",
+                };
+                duration(&(word + unit)).ok_or_else(|| self.expected(UNIT))
+            }
+            Err(_) => duration(&word).ok_or_else(|| self.expected("a duration like 20ms")),
+        };
+        let duration = read?;
         self.next();
         Ok(duration)
     }

@@ -345,6 +345,8 @@ mod tests {
         ] {
             assert_eq!(trigger(text).to_string(), text);
         }
+        let apart = "waiting > 20 ms, pause 1.5 s";
+        assert_eq!(trigger(apart).to_string(), "waiting: waiting > 20ms, pause 1500ms");
         assert_eq!(
             trigger("crash server").name,
             "crash",
@@ -360,7 +362,7 @@ mod tests {
             ("quake > 3", "a cause"),
             ("zone > 3ms", "the name of a zone"),
             ("zone request 3ms", "> and a duration"),
-            ("zone request > 3", "a duration like 20ms"),
+            ("zone request > 3", "a unit behind the number"),
             ("zone request > 3x q9", "a percentile like p99"),
             ("waiting server > 20ms after 3s", "a comma"),
             ("waiting server > 20ms, before 3s", "after, limit, pause or last"),

@@ -30,6 +30,8 @@ use syscollect_symbolize::PinnedFiles;
 /// How long names are looked for. Whoever asked may still change the file, and so what is read of
 /// it.
 const LONGEST_NAMING: Duration = Duration::from_secs(240);
+/// How much of a trigger's name the file of its snapshot has.
+const LONGEST_TRIGGER: usize = 48;
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
 
@@ -111,9 +113,14 @@ impl SnapshotFolder {
         Ok(Self { target, published: Arc::default(), most })
     }
 
-    /// A name that is free.
-    fn next(&self) -> Result<OutputFiles> {
-        let stem = format!("snapshot-{}", local_time());
+    /// A name that is free, of a snapshot that a trigger takes, if it is not empty.
+    fn next(&self, trigger: &str) -> Result<OutputFiles> {
+        let mut stem = format!("snapshot-{}", local_time());
+        if !trigger.is_empty() {
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
+            let plain = trigger.chars().map(|char| if is_plain(char) { char } else { '_' });
+            stem.extend(std::iter::once('-').chain(plain.take(LONGEST_TRIGGER)));
+        }
         let numbered = (2..1000).map(|number| format!("{stem}-{number}"));
         let mut stems = std::iter::once(stem.clone()).chain(numbered);
         let capture = stems.find_map(|stem| {
@@ -282,7 +289,7 @@ impl Snapshots {
 
     /// Writes one into the folder; where it is.
     fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
-        let files = folder.next()?;
+        let files = folder.next(&order.mark.trigger)?;
         let draft = files.capture.draft_named(files.draft_name())?;
         let recorded = self.taker.take(order, draft.file().try_clone()?)?.recorded;
         let error = recorded.error.clone();
