@@ -33,7 +33,10 @@ impl<'a> Flight<'a> {
         folder: &Path,
         options: &[&str],
     ) -> Result<Self> {
-        let mut command = context.command(&["flight", "--buffer", "32M", "--freq", "99"]);
+        let mut command = context.command(&["flight", "--freq", "99"]);
+        if !options.contains(&"--buffer") {
+            command.args(["--buffer", "32M"]);
+        }
         command.args(["--stacks", "samples,off-cpu,wakers", "--group", &DAEMON.to_string()]);
         command.arg("--socket").arg(socket).arg("--folder").arg(folder).args(options);
         let recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -48,7 +51,7 @@ impl<'a> Flight<'a> {
         Ok(flight)
     }
 
-    fn ask(&self, arguments: &[&str]) -> Command {
+    pub(super) fn ask(&self, arguments: &[&str]) -> Command {
         let mut command = self.context.command(arguments);
         command.arg("--socket").arg(&self.socket);
         command

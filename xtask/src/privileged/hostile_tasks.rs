@@ -41,7 +41,7 @@ const WHOLE: u64 = 700;
 const STACKS_LEAST: u64 = 20;
 /// Programs that the honest user starts, each for a moment, while nobody empties the lanes, after
 /// these have become as full as the attack can make them.
-const SHORT_PROGRAMS: usize = 40;
+pub(super) const SHORT_PROGRAMS: usize = 40;
 const FILLING: Duration = Duration::from_millis(500);
 /// So long runs the one that begins then, beside all others.
 const LATE_RUNS: Duration = Duration::from_secs(4);
@@ -53,10 +53,15 @@ const LONGEST_FORK: Duration = Duration::from_secs(2);
 const BOUNDS: Bounds = Bounds { cpu: 1.0, memory: 400 * MIB, ..Bounds::USUAL };
 
 /// Programs that are killed when this is dropped.
-struct Programs(Vec<Child>);
+pub(super) struct Programs(pub(super) Vec<Child>);
 
 impl Programs {
-    fn start(&mut self, context: &Context, arguments: &[&str], user: u32) -> Result<u32> {
+    pub(super) fn start(
+        &mut self,
+        context: &Context,
+        arguments: &[&str],
+        user: u32,
+    ) -> Result<u32> {
         let mut command = Command::new(&context.load);
         command.args(arguments).uid(user).gid(user).stdin(Stdio::null()).stdout(Stdio::null());
         ends_with_us(&mut command);
@@ -87,7 +92,7 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     let recorder = AttackedRecorder::start_attacked(context, &capture, OPTIONS)?;
     let late = recorder.while_stopped(|| {
         std::thread::sleep(FILLING);
-        start_short_programs(context)?;
+        start_short_programs(context, "hostile-threads-short")?;
         programs.start(context, &["unwound", SECONDS], DAEMON)
     })?;
     let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
@@ -142,9 +147,9 @@ fn is_the_attacks(loss: &Value) -> bool {
     }
 }
 
-/// They run one behind another, and end.
-fn start_short_programs(context: &Context) -> Result<()> {
-    let folder = context.path("hostile-threads-short");
+/// They run one behind another, in a folder of that name, and end.
+pub(super) fn start_short_programs(context: &Context, name: &str) -> Result<()> {
+    let folder = context.path(name);
     fs::create_dir(&folder)?;
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
     // The folder above is root's alone.
@@ -159,13 +164,13 @@ fn start_short_programs(context: &Context) -> Result<()> {
 
 /// Which of them a capture has.
 #[derive(Debug, Default)]
-struct ShortPrograms {
-    begun: BTreeSet<ProcessId>,
-    ended: BTreeSet<ProcessId>,
+pub(super) struct ShortPrograms {
+    pub(super) begun: BTreeSet<ProcessId>,
+    pub(super) ended: BTreeSet<ProcessId>,
 }
 
 impl ShortPrograms {
-    fn read(capture: &Path) -> Result<Self> {
+    pub(super) fn read(capture: &Path) -> Result<Self> {
         let mut read = Self::default();
         Session::open(CaptureReader::open(capture)?)?.play(&mut read)?;
         Ok(read)

@@ -17,6 +17,7 @@ mod doctor;
 pub(crate) mod failures;
 pub(crate) mod files;
 mod flight;
+mod flight_storm;
 mod full_rate;
 mod gpu;
 mod gpu_formats;
@@ -126,6 +127,8 @@ const TESTS: &[Test] = &[
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
     test!("flight", flight::flight),
+    test!("flight-storm", flight_storm::storm),
+    test!("flight-storm-long" named, flight_storm::long),
     test!("triggers", triggers::triggers, needs "user_probes"),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),

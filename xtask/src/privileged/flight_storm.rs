@@ -1,0 +1,132 @@
+//! A flight recorder while an ordinary user begins threads and programs without end: what it holds
+//! of another user's programs keeps its names, and memory stays what it was.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, LaneKind, Switch, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
+
+use super::attacked::MIB;
+use super::context::{Context, NOBODY, ends_with_us, finish, number, text};
+use super::flight::Flight;
+use super::hostile_tasks::{Programs, SHORT_PROGRAMS, ShortPrograms, start_short_programs};
+
+const BUFFER: &str = "16M";
+/// Until what is kept of lifetimes has been full for a while, and how long the storm goes on behind
+/// the honest user's programs: as long again as the storm needs to fill all that is kept.
+const FILLING: Duration = Duration::from_secs(6);
+const GOES_ON: Duration = Duration::from_secs(15);
+/// Of ten minutes.
+const LONG_FILLING: Duration = Duration::from_secs(600);
+/// What a buffer of 16 MiB takes with all that belongs to it is 37 MiB; the rest is the recorder.
+const MOST_MEMORY: u64 = 250 * MIB;
+/// A program that begins others, one after the other.
+const SHELL_LOOP: &str = "while :; do /bin/true; done";
+
+/// Runs it for as long as the whole check has time.
+pub(crate) fn storm(context: &Context) -> Result<String> {
+    run(context, FILLING)
+}
+
+/// The same for ten minutes.
+pub(crate) fn long(context: &Context) -> Result<String> {
+    run(context, LONG_FILLING)
+}
+
+fn run(context: &Context, filling: Duration) -> Result<String> {
+    let (socket, folder) = (context.path("storm-socket"), context.path("flight-storm"));
+    fs::create_dir(&folder)?;
+    let flight = Flight::start_with(context, &socket, &folder, &["--buffer", BUFFER])?;
+    let seconds = (filling + GOES_ON).as_secs() + 60;
+    let mut storm = Programs(Vec::new());
+    storm.start(context, &["hostile-tasks", "threads", &seconds.to_string()], NOBODY)?;
+    for _ in 0..2 {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", SHELL_LOOP]).uid(NOBODY).gid(NOBODY);
+        shell.stdin(Stdio::null()).stdout(Stdio::null());
+        ends_with_us(&mut shell);
+        storm.0.push(shell.spawn()?);
+    }
+    std::thread::sleep(filling);
+    let before = number(&flight.status()?, "peak_bytes")?;
+    start_short_programs(context, "flight-storm-short")?;
+    std::thread::sleep(GOES_ON);
+    let status = flight.status()?;
+    let (peak, reach) = (number(&status, "peak_bytes")?, number(&status, "reach_ns")?);
+    let capture = context.path("flight-storm.syscap");
+    let taken = finish(&mut flight.ask(&["snapshot", "-o", text(&capture)?]))?;
+    ensure!(taken.status.success(), "no snapshot: {}", taken.stderr);
+    drop(storm);
+    flight.stop()?;
+
+    let short = ShortPrograms::read(&capture)?;
+    let named = NamedSwitches::read(&capture)?;
+    let reach = Duration::from_nanos(reach);
+    let words = format!(
+        "{} and {} of {SHORT_PROGRAMS} programs begin and end, {:.1} % of {} switches are to threads \
+         with names, events reach back {reach:.1?} and are {:.0} % of what is held, {} MiB of memory \
+         ({} before)",
+        short.begun.len(),
+        short.ended.len(),
+        named.named as f64 * 100.0 / named.all.max(1) as f64,
+        named.all,
+        share_of_events(&CaptureReader::open(&capture)?) * 100.0,
+        peak / MIB,
+        before / MIB,
+    );
+    ensure!(reach > GOES_ON, "the buffer is too small to tell anything: {words}");
+    ensure!([short.begun.len(), short.ended.len()] == [SHORT_PROGRAMS; 2], "{words}");
+    ensure!(peak <= MOST_MEMORY, "{words}");
+    Ok(words)
+}
+
+/// How much of a snapshot is events, of what a buffer holds.
+fn share_of_events(reader: &CaptureReader) -> f64 {
+    let mut bytes = BTreeMap::<bool, u64>::new();
+    for kind in LaneKind::ALL {
+        if kind == LaneKind::Definition {
+            continue;
+        }
+        let of_kind = reader.lanes().into_iter().filter(|lane| lane.kind == kind);
+        let chunks = of_kind.flat_map(|lane| reader.chunks(lane));
+        let stored: u64 = chunks.map(|chunk| u64::from(chunk.stored)).sum();
+        *bytes.entry(kind.is_definition()).or_default() += stored;
+    }
+    let [events, others] = [false, true].map(|kind| bytes.get(&kind).copied().unwrap_or(0) as f64);
+    events / (events + others).max(1.0)
+}
+
+/// Switches, and those of them to threads of which the name is known.
+#[derive(Debug, Default)]
+struct NamedSwitches {
+    all: u64,
+    named: u64,
+}
+
+impl NamedSwitches {
+    fn read(capture: &std::path::Path) -> Result<Self> {
+        let mut read = Self::default();
+        Session::open(CaptureReader::open(capture)?)?.play(&mut read)?;
+        Ok(read)
+    }
+}
+
+impl Exporter for NamedSwitches {
+    type Error = anyhow::Error;
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
+        if let Event::Switch(Switch { next, .. }) = event {
+            let name = tables.strings.get(tables.thread(*next).name);
+            self.all += 1;
+            self.named += u64::from(!name.is_empty());
+        }
+        Ok(())
+    }
+}
