@@ -10,8 +10,8 @@ mod shares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use shares::{Claim, ClaimRank, LifetimeShares};
+use rustc_hash::FxHashMap;
+use shares::{Claim, ClaimRank, LifeOwner, LifetimeShares};
 
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
@@ -61,11 +61,11 @@ impl Fold for TaskFold {
         let claim_of = |one: &Kept<'_>| tasks.claim(one, &mapped);
         let mut shares = LifetimeShares::of(&tasks);
         let folded = filter(folded, |one| {
-            shares.claim(one.process(), claim_of(one), one.bytes());
+            shares.claim(tasks.owner(one), claim_of(one), one.bytes());
             true
         });
         shares.divide(room, self.user_of);
-        filter(folded, |one| shares.has_room(one.process(), claim_of(one)))
+        filter(folded, |one| shares.has_room(tasks.owner(one), claim_of(one)))
     }
 }
 
@@ -80,14 +80,6 @@ enum Kept<'a> {
 }
 
 impl Kept<'_> {
-    fn process(&self) -> u32 {
-        match self {
-            Self::Task(_, record) => record.tgid,
-            Self::Mapping { change, .. } => change.pid,
-            Self::Process(process) => process.pid,
-        }
-    }
-
     fn bytes(&self) -> usize {
         match self {
             Self::Task(..) => TaskRecord::SIZE,
@@ -143,7 +135,11 @@ fn filter_notes(chunk: Chunk, is_kept: &mut impl FnMut(&Kept<'_>) -> bool) -> Op
 fn mappings_of_ended(chunks: &[Chunk], tasks: &Tasks) -> FxHashMap<u32, u64> {
     let mut last = FxHashMap::default();
     for change in mapping_chunks(chunks).flat_map(|chunk| changes(&chunk.data)) {
-        if tasks.ended.contains_key(&change.pid) {
+        let ended = match tasks.owner_now(change.pid) {
+            LifeOwner::Life(life) => !tasks.lives[life].is_running,
+            LifeOwner::Unrecorded(_) => false,
+        };
+        if ended {
             let known = last.entry(change.pid).or_default();
             *known = change.time.max(*known);
         }
@@ -195,6 +191,8 @@ struct TaskLifetime {
     ended: Option<u64>,
     /// Its last record.
     last: u64,
+    /// Of which process it is: the place in [`Tasks::lives`].
+    life: usize,
     /// Something that lives when the oldest event happens is named or mapped by it.
     needed: bool,
 }
@@ -205,20 +203,27 @@ impl TaskLifetime {
     }
 }
 
-/// A process of which no thread runs any more.
-#[derive(Clone, Copy, Debug, Default)]
-struct EndedProcess {
+/// From a process's beginning to its end. Its number may be another's before and after that.
+#[derive(Clone, Copy, Debug)]
+struct ProcessLife {
+    pid: u32,
+    /// Ticks; 0 where that was not seen.
+    began: u64,
     /// Which process forked it, if that was seen.
-    parent: Option<u32>,
+    parent: Option<LifeOwner>,
     /// The last record of it.
     last: u64,
+    /// Whether a thread of it runs.
+    is_running: bool,
 }
 
 /// The lifetimes of all threads that records report.
 #[derive(Default)]
 struct Tasks {
     lifetimes: BTreeMap<LifetimeKey, TaskLifetime>,
-    ended: FxHashMap<u32, EndedProcess>,
+    lives: Vec<ProcessLife>,
+    /// Which of these had a number, the last one last.
+    lives_of: FxHashMap<u32, Vec<usize>>,
     /// Processes whose mappings a child has that has not begun another program.
     inherited: BTreeSet<u32>,
     /// Processes that have ended before, and whose mappings nobody has.
@@ -237,16 +242,18 @@ impl Tasks {
             tasks.record(*ticks, record, before);
         }
         tasks.find_needed(before);
-        tasks.find_ended();
+        tasks.find_running();
         let renames = records.iter().filter(|(_, record)| kind(record) == Some(RecordKind::Rename));
         tasks.renames = shares(renames.map(|(ticks, record)| (record.tgid, *ticks)));
         tasks
     }
 
     fn record(&mut self, ticks: u64, record: &TaskRecord, before: u64) {
+        let life = self.life_of(ticks, record);
         let lifetime = self.lifetimes.entry((record.tid, record.start_time)).or_default();
         lifetime.tgid = record.tgid;
         lifetime.last = ticks;
+        lifetime.life = life;
         match kind(record) {
             Some(RecordKind::Fork) => lifetime.parent = Some(record.parent_tgid),
             Some(RecordKind::Exit) => lifetime.ended = Some(ticks),
@@ -273,30 +280,81 @@ impl Tasks {
         }
     }
 
-    fn find_ended(&mut self) {
+    /// Of which process a record is, all before it being known.
+    fn life_of(&mut self, ticks: u64, record: &TaskRecord) -> usize {
+        let TaskRecord { tid, tgid, parent_tgid, .. } = *record;
+        let begins = kind(record) == Some(RecordKind::Fork) && tid == tgid;
+        let known = self.lives_of.get(&tgid).and_then(|lives| lives.last().copied());
+        if let Some(life) = known.filter(|_| !begins) {
+            self.lives[life].last = ticks;
+            return life;
+        }
+        let parent = begins.then(|| self.owner_now(parent_tgid));
+        let began = if begins { ticks } else { 0 };
+        let life = self.lives.len();
+        self.lives.push(ProcessLife { pid: tgid, began, parent, last: ticks, is_running: false });
+        self.lives_of.entry(tgid).or_default().push(life);
+        life
+    }
+
+    fn owner_now(&self, pid: u32) -> LifeOwner {
+        let life = self.lives_of.get(&pid).and_then(|lives| lives.last());
+        life.map_or(LifeOwner::Unrecorded(pid), |life| LifeOwner::Life(*life))
+    }
+
+    fn find_running(&mut self) {
         let running = self.lifetimes.values().filter(|lifetime| lifetime.ended.is_none());
-        let running: FxHashSet<u32> = running.map(|lifetime| lifetime.tgid).collect();
-        for ((tid, _), lifetime) in &self.lifetimes {
-            if running.contains(&lifetime.tgid) {
-                continue;
+        running.for_each(|lifetime| self.lives[lifetime.life].is_running = true);
+    }
+
+    /// Who has what belongs to a process: itself while it runs, who forked it when it has ended and
+    /// that is known.
+    fn owner_of_ended(&self, owner: LifeOwner) -> Option<LifeOwner> {
+        match owner {
+            LifeOwner::Life(life) => {
+                self.lives[life].parent.filter(|_| !self.lives[life].is_running)
             }
-            let process = self.ended.entry(lifetime.tgid).or_default();
-            process.last = process.last.max(lifetime.last);
-            if *tid == lifetime.tgid {
-                process.parent = lifetime.parent;
+            // Something was recorded of it later.
+            LifeOwner::Unrecorded(pid) => {
+                let first = *self.lives_of.get(&pid)?.first()?;
+                (self.lives[first].began == 0).then_some(LifeOwner::Life(first))
             }
         }
     }
 
-    /// Which process forked one that has ended; `None` of one that runs, too, and where that is not
-    /// known.
-    fn parent_of_ended(&self, process: u32) -> Option<u32> {
-        self.ended.get(&process)?.parent
+    fn pid(&self, owner: LifeOwner) -> u32 {
+        match owner {
+            LifeOwner::Life(life) => self.lives[life].pid,
+            LifeOwner::Unrecorded(pid) => pid,
+        }
+    }
+
+    /// Of which process that is. Mappings have times of another clock: they are the last one's that
+    /// had the number.
+    fn owner(&self, one: &Kept<'_>) -> LifeOwner {
+        match one {
+            Kept::Task(_, record) => {
+                let lifetime = self.lifetimes.get(&(record.tid, record.start_time));
+                lifetime.map_or(LifeOwner::Unrecorded(record.tgid), |lifetime| {
+                    LifeOwner::Life(lifetime.life)
+                })
+            }
+            Kept::Mapping { change, .. } => self.owner_now(change.pid),
+            Kept::Process(process) => {
+                let lives = self.lives_of.get(&process.pid).map_or(&[][..], Vec::as_slice);
+                let had = lives.partition_point(|life| self.lives[*life].began <= process.noted.0);
+                let life = had.checked_sub(1).map(|had| lives[had]);
+                life.map_or(LifeOwner::Unrecorded(process.pid), LifeOwner::Life)
+            }
+        }
     }
 
     /// When that is to give way; `mapped` is when processes that have ended got their last mapping.
     fn claim(&self, one: &Kept<'_>, mapped: &FxHashMap<u32, u64>) -> Claim {
-        let ended = self.ended.get(&one.process());
+        let ended = match self.owner(one) {
+            LifeOwner::Life(life) => Some(self.lives[life]).filter(|life| !life.is_running),
+            LifeOwner::Unrecorded(_) => None,
+        };
         match one {
             Kept::Task(ticks, record) => {
                 let lifetime = self.lifetimes.get(&(record.tid, record.start_time));

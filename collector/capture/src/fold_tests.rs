@@ -301,6 +301,26 @@ fn who_begins_programs_without_end_has_the_names_of_the_last_ones_and_others_hav
 }
 
 #[test]
+fn a_process_whose_number_is_given_again_stays_its_parents() {
+    let honest = programs(500, 501..600, 0);
+    // The numbers of the honest ones are the storm's later.
+    let mut storm = Vec::new();
+    for round in 1..100u64 {
+        for pid in 501..600 {
+            let at = OLDEST + round * 1_000_000 + u64::from(pid) * 1_000;
+            for (after, kind) in [(0, RecordKind::Fork), (500, RecordKind::Exit)] {
+                let record = record(at + after, kind, pid, 5_000);
+                storm.push(TaskRecord { start_time: round * 1_000 + u64::from(pid), ..record });
+            }
+        }
+    }
+    let records = [honest.0, storm].concat();
+    let folded = fold_into(100 << 10, lane(0, &records, 1_000));
+    let execs = left(&folded).into_iter().filter(|(_, kind, _)| *kind == RecordKind::Exec);
+    assert_eq!(execs.count(), 99, "the storm executes nothing");
+}
+
+#[test]
 fn a_chain_of_processes_that_each_begin_the_next_and_end_is_one_owner() {
     let honest = programs(500, 501..600, 10);
     let mut chain = vec![record(5, RecordKind::Fork, 5_000, 1)];

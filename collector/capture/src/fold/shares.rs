@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use syscollect_store::{UserOf, fair_level};
 
 use super::Tasks;
@@ -43,6 +43,15 @@ impl Claim {
     }
 }
 
+/// A process that has something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum LifeOwner {
+    /// By its place in [`Tasks::lives`].
+    Life(usize),
+    /// One that was there before the recording, and of which no record tells.
+    Unrecorded(u32),
+}
+
 /// What a process claims.
 #[derive(Debug, Default)]
 struct Claims {
@@ -66,18 +75,18 @@ impl Claims {
 
 /// The claims of all processes that run.
 pub(super) struct LifetimeShares<'a> {
-    lifetimes: &'a Tasks,
-    owners: FxHashMap<u32, u32>,
-    claims: BTreeMap<u32, Claims>,
+    tasks: &'a Tasks,
+    owners: FxHashMap<LifeOwner, LifeOwner>,
+    claims: BTreeMap<LifeOwner, Claims>,
 }
 
 impl<'a> LifetimeShares<'a> {
-    pub(super) fn of(lifetimes: &'a Tasks) -> Self {
-        Self { lifetimes, owners: FxHashMap::default(), claims: BTreeMap::new() }
+    pub(super) fn of(tasks: &'a Tasks) -> Self {
+        Self { tasks, owners: FxHashMap::default(), claims: BTreeMap::new() }
     }
 
     /// So many bytes of a process are to be kept.
-    pub(super) fn claim(&mut self, process: u32, claim: Claim, bytes: usize) {
+    pub(super) fn claim(&mut self, process: LifeOwner, claim: Claim, bytes: usize) {
         let owner = self.owner(process);
         let claims = self.claims.entry(owner).or_default();
         claims.bytes += bytes;
@@ -88,7 +97,7 @@ impl<'a> LifetimeShares<'a> {
     pub(super) fn divide(&mut self, room: usize, user_of: UserOf) {
         let mut users = BTreeMap::<Option<u32>, Vec<&mut Claims>>::new();
         for (owner, claims) in &mut self.claims {
-            users.entry(user_of(*owner)).or_default().push(claims);
+            users.entry(user_of(self.tasks.pid(*owner))).or_default().push(claims);
         }
         let held = |claims: &[&mut Claims]| claims.iter().map(|one| one.bytes).collect::<Vec<_>>();
         let of_users = users.values().map(|claims| held(claims).iter().sum()).collect();
@@ -100,24 +109,23 @@ impl<'a> LifetimeShares<'a> {
     }
 
     /// Whether there is room for what a process claimed.
-    pub(super) fn has_room(&mut self, process: u32, claim: Claim) -> bool {
+    pub(super) fn has_room(&mut self, process: LifeOwner, claim: Claim) -> bool {
         let owner = self.owner(process);
         let beyond = self.claims.get(&owner).and_then(|claims| claims.beyond);
         beyond.is_none_or(|beyond| claim < beyond)
     }
 
     /// The nearest process that runs, from which that one descends, as far as is known.
-    fn owner(&mut self, process: u32) -> u32 {
-        let (mut owner, mut passed) = (process, FxHashSet::default());
+    fn owner(&mut self, process: LifeOwner) -> LifeOwner {
+        let (mut owner, mut passed) = (process, Vec::new());
         loop {
             if let Some(known) = self.owners.get(&owner) {
                 owner = *known;
                 break;
             }
-            let parent = self.lifetimes.parent_of_ended(owner);
-            // Numbers are given again: what looks like a circle has to end somewhere.
-            let Some(parent) = parent.filter(|parent| !passed.contains(parent)) else { break };
-            passed.insert(owner);
+            let parent = self.tasks.owner_of_ended(owner);
+            let Some(parent) = parent else { break };
+            passed.push(owner);
             owner = parent;
         }
         self.owners.extend(passed.into_iter().map(|passed| (passed, owner)));
