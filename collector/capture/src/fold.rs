@@ -60,10 +60,9 @@ impl Fold for TaskFold {
         let mapped = mappings_of_ended(&folded, &tasks);
         let claim_of = |one: &Kept<'_>| tasks.claim(one, &mapped);
         let mut shares = LifetimeShares::of(&tasks);
-        let folded = filter(folded, |one| {
-            shares.claim(tasks.owner(one), claim_of(one), one.bytes());
-            true
-        });
+        for chunk in &folded {
+            visit(chunk, |one| shares.claim(tasks.owner(one), claim_of(one), one.bytes()));
+        }
         shares.divide(room, self.user_of);
         filter(folded, |one| shares.has_room(tasks.owner(one), claim_of(one)))
     }
@@ -92,40 +91,60 @@ impl Kept<'_> {
     }
 }
 
+/// Looks at all of a chunk.
+fn visit(chunk: &Chunk, mut look: impl FnMut(&Kept<'_>)) {
+    let last = chunk.header.last;
+    match chunk.header.lane.kind {
+        LaneKind::Task => {
+            task_records(chunk).for_each(|(ticks, record)| look(&Kept::Task(ticks, record)));
+        }
+        LaneKind::Mapping => {
+            changes(&chunk.data).for_each(|change| look(&Kept::Mapping { change, last }));
+        }
+        _ => noted(chunk).iter().for_each(|process| look(&Kept::Process(process))),
+    }
+}
+
 /// What of `chunks` is to be kept.
 fn filter(chunks: Vec<Chunk>, mut is_kept: impl FnMut(&Kept<'_>) -> bool) -> Vec<Chunk> {
     let mut folded = Folded::default();
     for chunk in chunks {
-        match chunk.header.lane.kind {
-            LaneKind::Task => {
-                let kept = task_records(&chunk)
-                    .filter(|(ticks, record)| is_kept(&Kept::Task(*ticks, *record)));
-                let data = kept.flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
-                folded.add(&chunk, data);
-            }
-            LaneKind::Mapping => {
-                let last = chunk.header.last;
-                let kept = changes(&chunk.data)
-                    .filter(|change| is_kept(&Kept::Mapping { change: *change, last }));
-                let data = kept.flat_map(|change| change.bytes.to_vec()).collect();
-                folded.add(&chunk, data);
-            }
-            _ => folded.notes.extend(filter_notes(chunk, &mut is_kept)),
+        if !matches!(chunk.header.lane.kind, LaneKind::Task | LaneKind::Mapping) {
+            folded.notes.extend(filter_notes(chunk, &mut is_kept));
+            continue;
         }
+        let (mut data, mut records) = (Vec::new(), 0);
+        visit(&chunk, |one| {
+            if is_kept(one) {
+                records += 1;
+                match one {
+                    Kept::Task(_, record) => data.extend_from_slice(record.as_bytes()),
+                    Kept::Mapping { change, .. } => data.extend_from_slice(change.bytes),
+                    Kept::Process(_) => {}
+                }
+            }
+        });
+        folded.add(&chunk, data, records);
     }
     folded.finish()
 }
 
+/// The programs that a note is about.
+fn noted(chunk: &Chunk) -> Vec<KnownProcess> {
+    match Definition::from_json(&chunk.data) {
+        Ok(Some(Definition::Processes(processes))) => processes,
+        _ => Vec::new(),
+    }
+}
+
 /// What was noted of programs, of those that are kept.
 fn filter_notes(chunk: Chunk, is_kept: &mut impl FnMut(&Kept<'_>) -> bool) -> Option<Chunk> {
-    let Ok(Some(Definition::Processes(mut processes))) = Definition::from_json(&chunk.data) else {
-        return Some(chunk);
-    };
+    let mut processes = noted(&chunk);
     let all = processes.len();
     processes.retain(|process| is_kept(&Kept::Process(process)));
     match processes.len() {
-        0 => None,
         left if left == all => Some(chunk),
+        0 => None,
         // Less than what was one chunk is one.
         _ => Definition::Processes(processes).chunks().pop(),
     }
@@ -163,17 +182,20 @@ fn kind(record: &TaskRecord) -> Option<RecordKind> {
 }
 
 /// Of each process with more than its share: the time from which on its are kept.
-fn shares(times: impl Iterator<Item = (u32, u64)>) -> BTreeMap<u32, u64> {
-    let mut by_process = BTreeMap::<u32, Vec<u64>>::new();
-    times.for_each(|(process, time)| by_process.entry(process).or_default().push(time));
-    by_process.retain(|_, times| times.len() > SHARE);
-    by_process
-        .into_iter()
-        .map(|(process, mut times)| {
-            let at = times.len() - SHARE;
-            (process, *times.select_nth_unstable(at).1)
-        })
-        .collect()
+fn shares<I: Iterator<Item = (u32, u64)>>(times: impl Fn() -> I) -> FxHashMap<u32, u64> {
+    let mut counts = FxHashMap::<u32, usize>::default();
+    times().for_each(|(process, _)| *counts.entry(process).or_default() += 1);
+    counts.retain(|_, count| *count > SHARE);
+    let mut by_process = FxHashMap::<u32, Vec<u64>>::default();
+    if !counts.is_empty() {
+        let times = times().filter(|(process, _)| counts.contains_key(process));
+        times.for_each(|(process, time)| by_process.entry(process).or_default().push(time));
+    }
+    let shares = by_process.into_iter().map(|(process, mut times)| {
+        let at = times.len() - SHARE;
+        (process, *times.select_nth_unstable(at).1)
+    });
+    shares.collect()
 }
 
 /// A thread's id and its start, which together are unique.
@@ -229,7 +251,7 @@ struct Tasks {
     /// Processes that have ended before, and whose mappings nobody has.
     gone: BTreeSet<u32>,
     /// From when on renames of processes are kept that have many.
-    renames: BTreeMap<u32, u64>,
+    renames: FxHashMap<u32, u64>,
 }
 
 impl Tasks {
@@ -243,8 +265,11 @@ impl Tasks {
         }
         tasks.find_needed(before);
         tasks.find_running();
-        let renames = records.iter().filter(|(_, record)| kind(record) == Some(RecordKind::Rename));
-        tasks.renames = shares(renames.map(|(ticks, record)| (record.tgid, *ticks)));
+        tasks.renames = shares(|| {
+            let renames =
+                records.iter().filter(|(_, record)| kind(record) == Some(RecordKind::Rename));
+            renames.map(|(ticks, record)| (record.tgid, *ticks))
+        });
         tasks
     }
 
@@ -419,15 +444,15 @@ impl Tasks {
 struct Mappings {
     /// The last mapping of each process at each address, and its last exec, in chunks before the
     /// oldest event.
-    last: BTreeMap<(u32, u64), u64>,
-    execs: BTreeMap<u32, u64>,
+    last: FxHashMap<(u32, u64), u64>,
+    execs: FxHashMap<u32, u64>,
     /// From when on mappings of processes are kept that have many.
-    shares: BTreeMap<u32, u64>,
+    shares: FxHashMap<u32, u64>,
 }
 
 impl Mappings {
     fn read(chunks: &[Chunk], before: u64) -> Self {
-        let (mut last, mut execs) = (BTreeMap::new(), BTreeMap::new());
+        let (mut last, mut execs) = (FxHashMap::default(), FxHashMap::default());
         for change in mapping_chunks(chunks)
             .filter(|chunk| chunk.header.last.0 < before)
             .flat_map(|chunk| changes(&chunk.data))
@@ -439,17 +464,19 @@ impl Mappings {
             };
             *known = change.time.max(*known);
         }
-        let mapped = mapping_chunks(chunks).flat_map(|chunk| {
-            changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change))
+        let shares = shares(|| {
+            let mapped = mapping_chunks(chunks).flat_map(|chunk| {
+                changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change))
+            });
+            let mapped = mapped.filter(|(old, change)| match change.what {
+                // What others replaced is of no share.
+                Changed::Mapped { start } => {
+                    !old || last.get(&(change.pid, start)) == Some(&change.time)
+                }
+                _ => false,
+            });
+            mapped.map(|(_, change)| (change.pid, change.time))
         });
-        let mapped = mapped.filter(|(old, change)| match change.what {
-            // What others replaced is of no share.
-            Changed::Mapped { start } => {
-                !old || last.get(&(change.pid, start)) == Some(&change.time)
-            }
-            _ => false,
-        });
-        let shares = shares(mapped.map(|(_, change)| (change.pid, change.time)));
         Self { last, execs, shares }
     }
 
@@ -481,13 +508,10 @@ struct Folded {
 
 impl Folded {
     /// Adds what remains of a chunk: to the one before, as long as that is small.
-    fn add(&mut self, chunk: &Chunk, data: Vec<u8>) {
+    fn add(&mut self, chunk: &Chunk, data: Vec<u8>, records: u32) {
         let lane = self.lanes.entry(chunk.header.lane).or_default();
         let mut header = chunk.header;
-        header.records = match header.lane.kind {
-            LaneKind::Task => data.len() / TaskRecord::SIZE,
-            _ => changes(&data).count(),
-        } as u32;
+        header.records = records;
         header.length = data.len() as u32;
         match lane.last_mut() {
             Some(last) if last.data.len() + data.len() <= CHUNK_BYTES || data.is_empty() => {

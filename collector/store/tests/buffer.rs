@@ -398,13 +398,14 @@ fn what_was_folded_stays_whatever_comes_and_of_that_mappings_give_way_first() {
     let fold = KeepAll(Arc::clone(&told));
     let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite).folding(Box::new(fold));
     let mapping = Lane::new(LaneKind::Mapping, 0);
-    // 56 kB each, of 2 MiB for all: a fold is due after 10 of them.
-    (0..12).for_each(|sequence| buffer.push(chunk(TASK, sequence, sequence * 1_000, 1_000, 56)));
+    // 56 kB each, of 2 MiB for all: a fold is due after 15 of them.
+    (0..17).for_each(|sequence| buffer.push(chunk(TASK, sequence, sequence * 1_000, 1_000, 56)));
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
     std::thread::scope(|threads| {
         let writing =
             threads.spawn(|| drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)));
-        while *told.lock().unwrap() == 0 {
+        let end = Instant::now() + Duration::from_secs(60);
+        while *told.lock().unwrap() == 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(*told.lock().unwrap(), 1 << 20, "half of the room");
@@ -412,13 +413,13 @@ fn what_was_folded_stays_whatever_comes_and_of_that_mappings_give_way_first() {
         for sequence in 0..200 {
             buffer.push(chunk(mapping, sequence, sequence, 1, 100_000));
         }
-        buffer.push(chunk(TASK, 12, 12_000, 1_000, 56));
+        buffer.push(chunk(TASK, 17, 17_000, 1_000, 56));
         buffer.close();
         writing.join().unwrap().unwrap();
     });
     let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
     let sequences = |lane| reader.chunks(lane).iter().map(|entry| entry.sequence);
-    assert_eq!(sequences(TASK).collect::<Vec<_>>(), Vec::from_iter(0..13));
+    assert_eq!(sequences(TASK).collect::<Vec<_>>(), Vec::from_iter(0..18));
     let losses = buffer.losses();
     let lost = losses.iter().find(|(lane, ..)| *lane == mapping).unwrap().2;
     assert_eq!((losses.len(), sequences(mapping).count() as u64 + lost), (1, 200));

@@ -78,15 +78,28 @@ pub(super) struct LifetimeShares<'a> {
     tasks: &'a Tasks,
     owners: FxHashMap<LifeOwner, LifeOwner>,
     claims: BTreeMap<LifeOwner, Claims>,
+    /// What was claimed last, and is not in there yet: a process's mappings come in a row.
+    last: Option<(LifeOwner, Claim, usize)>,
 }
 
 impl<'a> LifetimeShares<'a> {
     pub(super) fn of(tasks: &'a Tasks) -> Self {
-        Self { tasks, owners: FxHashMap::default(), claims: BTreeMap::new() }
+        Self { tasks, owners: FxHashMap::default(), claims: BTreeMap::new(), last: None }
     }
 
     /// So many bytes of a process are to be kept.
     pub(super) fn claim(&mut self, process: LifeOwner, claim: Claim, bytes: usize) {
+        match &mut self.last {
+            Some((of, last, claimed)) if (*of, *last) == (process, claim) => *claimed += bytes,
+            last => {
+                let before = last.replace((process, claim, bytes));
+                self.enter(before);
+            }
+        }
+    }
+
+    fn enter(&mut self, claimed: Option<(LifeOwner, Claim, usize)>) {
+        let Some((process, claim, bytes)) = claimed else { return };
         let owner = self.owner(process);
         let claims = self.claims.entry(owner).or_default();
         claims.bytes += bytes;
@@ -95,6 +108,8 @@ impl<'a> LifetimeShares<'a> {
 
     /// Divides the room; `user_of` is asked for each process that has something.
     pub(super) fn divide(&mut self, room: usize, user_of: UserOf) {
+        let last = self.last.take();
+        self.enter(last);
         let mut users = BTreeMap::<Option<u32>, Vec<&mut Claims>>::new();
         for (owner, claims) in &mut self.claims {
             users.entry(user_of(self.tasks.pid(*owner))).or_default().push(claims);
@@ -117,6 +132,9 @@ impl<'a> LifetimeShares<'a> {
 
     /// The nearest process that runs, from which that one descends, as far as is known.
     fn owner(&mut self, process: LifeOwner) -> LifeOwner {
+        if let Some(owner) = self.owners.get(&process) {
+            return *owner;
+        }
         let (mut owner, mut passed) = (process, Vec::new());
         loop {
             if let Some(known) = self.owners.get(&owner) {
@@ -128,6 +146,7 @@ impl<'a> LifetimeShares<'a> {
             passed.push(owner);
             owner = parent;
         }
+        passed.push(process);
         self.owners.extend(passed.into_iter().map(|passed| (passed, owner)));
         owner
     }

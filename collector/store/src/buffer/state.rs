@@ -215,7 +215,7 @@ impl BufferState {
     }
 
     pub(super) fn is_fold_due(&self, limit: usize) -> bool {
-        self.kept.unfolded() > if self.closed { 0 } else { kept_bytes(limit) / 4 }
+        self.kept.unfolded() > if self.closed { 0 } else { kept_bytes(limit) / 8 * 3 }
     }
 
     /// Ticks before which no event is held. What programs stamp does not count.
