@@ -88,6 +88,8 @@ pub(crate) struct Machine {
     /// Who attaches to files that are mapped.
     mapped_files: MappedFiles,
     mapping_pace: MappingPace,
+    /// The recorder's process: asking for it is a system call each time.
+    own_pid: u32,
 }
 
 impl Machine {
@@ -97,7 +99,7 @@ impl Machine {
     /// would be looked into again, in the time of its user, which has no bound.
     fn observe(&mut self, observed: Observed) {
         if let Observed::Mapping(mapping, at) = &observed {
-            if mapping.pid == std::process::id() {
+            if mapping.pid == self.own_pid {
                 return;
             }
             match self.mapping_pace.mapped(mapping, Instant::now()) {

@@ -95,6 +95,7 @@ impl Collector {
                 metadata,
                 mapped_files: inbox.mapped_files(),
                 mapping_pace: MappingPace::new(),
+                own_pid: std::process::id(),
             }),
             missing,
             refused_tables: refused_tables.unwrap_or_default(),
