@@ -33,16 +33,22 @@ struct AskedProbe {
 #[derive(Debug, Default)]
 struct OpenCalls {
     calls: Calls,
-    /// When each began; in the same order.
-    began: Vec<u64>,
+    /// In the same order.
+    began: Vec<BegunHit>,
+}
+
+/// When something began, and by which probe: all functions are of one pair.
+#[derive(Clone, Copy, Debug)]
+struct BegunHit {
+    at: u64,
+    probe: u32,
 }
 
 /// What is open of a thread.
 #[derive(Debug, Default)]
 struct OpenProbes {
     calls: OpenCalls,
-    /// Pair, and when it began.
-    pairs: Vec<(u32, u64)>,
+    pairs: Vec<(u32, BegunHit)>,
 }
 
 /// Follows hits.
@@ -52,8 +58,6 @@ pub(crate) struct Hits {
     asked_functions: Vec<(usize, NamePattern)>,
     asked_pairs: Vec<(usize, NamePattern)>,
     probes: FxHashMap<u32, AskedProbe>,
-    /// By pair: what it is called, and who wants to know how long it took.
-    pairs: FxHashMap<u32, (Arc<str>, Triggers)>,
     open: FxHashMap<u32, OpenProbes>,
     /// Whatever is open may have ended in what is not seen.
     is_blind: bool,
@@ -123,9 +127,6 @@ impl Hits {
         if self.probes.len() >= MOST_PROBES {
             self.unfollowed += 1;
             return;
-        }
-        if !durations.is_empty() {
-            self.pairs.entry(*pair).or_insert_with(|| (Arc::clone(&name), durations.clone()));
         }
         if !hits.is_empty() || !durations.is_empty() || role.is_end() {
             let (role, pair, arguments) = (*role, *pair, arguments.clone());
@@ -201,7 +202,10 @@ impl Hits {
             }
         }
         let begins = !probe.durations.is_empty();
-        if self.is_blind || !begins && !self.pairs.contains_key(&probe.pair) {
+        if self.is_blind || !begins && !probe.role.is_end() {
+            return;
+        }
+        if !begins && !self.open.contains_key(&tid) {
             return;
         }
         if self.open.len() >= MOST_THREADS && !self.open.contains_key(&tid) {
@@ -210,9 +214,10 @@ impl Hits {
         }
         let open = self.open.entry(tid).or_default();
         let sp = hit.record.stack_pointer;
+        let begun = BegunHit { at, probe: hit.record.probe };
         let began = match probe.role {
             ProbeRole::FunctionEntry => {
-                self.unfollowed += u64::from(!open.calls.enter(sp, probe.pair, at));
+                self.unfollowed += u64::from(!open.calls.enter(sp, probe.pair, begun));
                 None
             }
             // The return address has been taken off the stack.
@@ -220,7 +225,7 @@ impl Hits {
             ProbeRole::FunctionExit => open.calls.exit(sp, probe.pair),
             ProbeRole::ZoneBegin => {
                 match open.pairs.len() < MOST_OPEN {
-                    true => open.pairs.push((probe.pair, at)),
+                    true => open.pairs.push((probe.pair, begun)),
                     false => self.unfollowed += 1,
                 }
                 None
@@ -231,12 +236,13 @@ impl Hits {
             }
             _ => None,
         };
-        let (Some(began), Some((name, triggers))) = (began, self.pairs.get(&probe.pair)) else {
+        let kind = if probe.role == ProbeRole::ZoneEnd { "pair" } else { "function" };
+        let Some(began) = began else { return };
+        let Some(AskedProbe { name, durations, .. }) = self.probes.get(&began.probe) else {
             return;
         };
-        let kind = if probe.role == ProbeRole::ZoneEnd { "pair" } else { "function" };
-        let ticks = at.saturating_sub(began);
-        for trigger in triggers.iter().copied() {
+        let ticks = at.saturating_sub(began.at);
+        for trigger in durations.iter().copied() {
             if limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
                 let what = Occurrence::Took { kind, name: Arc::clone(name), ticks };
                 found.push(FoundCause { trigger, at, tid: Some(tid), what });
@@ -247,18 +253,18 @@ impl Hits {
 
 impl OpenCalls {
     /// A call begins; whether it is followed.
-    fn enter(&mut self, stack_pointer: u64, function: u32, at: u64) -> bool {
+    fn enter(&mut self, stack_pointer: u64, function: u32, begun: BegunHit) -> bool {
         if !self.calls.has_room() {
             return false;
         }
         let left = self.calls.enter(stack_pointer, function);
         self.began.truncate(self.began.len().saturating_sub(left));
-        self.began.push(at);
+        self.began.push(begun);
         true
     }
 
-    /// When the call began that ends.
-    fn exit(&mut self, entered: u64, function: u32) -> Option<u64> {
+    /// The call that ends.
+    fn exit(&mut self, entered: u64, function: u32) -> Option<BegunHit> {
         let end = self.calls.exit(entered, function);
         self.began.truncate(self.began.len().saturating_sub(end.unfinished));
         if end.ended { self.began.pop() } else { None }

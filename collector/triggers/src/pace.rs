@@ -23,8 +23,10 @@ impl TriggerPace {
         Self { left: limit, pause, not_before: 0 }
     }
 
-    /// A cause at that time.
-    pub(crate) fn on(&mut self, at: u64) -> PaceVerdict {
+    /// A cause at that time, when all before `decided` was decided on. What programs stamp may lie
+    /// long before: that does not make time for more.
+    pub(crate) fn on(&mut self, at: u64, decided: u64) -> PaceVerdict {
+        let at = at.max(decided);
         if self.left == Some(0) {
             return PaceVerdict::Limited;
         }
@@ -46,6 +48,15 @@ mod tests {
         use PaceVerdict::{Fires, Limited, Paused};
         let mut pace = TriggerPace::new(Some(2), 100);
         let causes = [10, 50, 109, 110, 150, 900];
-        assert_eq!(causes.map(|at| pace.on(at)), [Fires, Paused, Paused, Fires, Limited, Limited]);
+        let verdicts = causes.map(|at| pace.on(at, 0));
+        assert_eq!(verdicts, [Fires, Paused, Paused, Fires, Limited, Limited]);
+    }
+
+    #[test]
+    fn causes_that_lie_in_the_past_come_when_they_are_told() {
+        use PaceVerdict::{Fires, Paused};
+        let mut pace = TriggerPace::new(None, 100);
+        assert_eq!([0, 200, 400].map(|at| pace.on(at, 1_000)), [Fires, Paused, Paused]);
+        assert_eq!([0, 200].map(|at| pace.on(at, 1_100)), [Fires, Paused]);
     }
 }

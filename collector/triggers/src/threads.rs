@@ -15,6 +15,8 @@ pub(crate) const KNOWN_AFTER_END_SECONDS: f64 = 10.0;
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     threads: FxHashMap<u32, ThreadState>,
+    /// How many threads of each process run.
+    running: FxHashMap<u32, usize>,
     /// When threads ended, ascending.
     ended: VecDeque<(u64, u32)>,
     known_after_end: u64,
@@ -37,8 +39,17 @@ impl Threads {
 
     /// Something happened to a task, behind all that was told before.
     pub(crate) fn on(&mut self, ticks: u64, record: &TaskRecord) {
-        let TaskRecord { tid, tgid, comm, .. } = *record;
-        match RecordKind::from_number(record.stamp.split().1) {
+        let TaskRecord { tid, tgid, comm, parent_tid, .. } = *record;
+        let kind = RecordKind::from_number(record.stamp.split().1);
+        if kind == Some(RecordKind::Fork) && tid == tgid {
+            // The number may have been another's, of which an end was not told.
+            self.running.remove(&tgid);
+        }
+        if kind == Some(RecordKind::Exec) && parent_tid != 0 && parent_tid != tid {
+            // It had this number until it took the first thread's place.
+            self.remove(parent_tid);
+        }
+        match kind {
             Some(RecordKind::Fork | RecordKind::Rename | RecordKind::Exec) => {
                 self.set(tid, ThreadState { pid: tgid, name: comm, named: ticks, ended: None });
             }
@@ -72,10 +83,36 @@ impl Threads {
 
     fn set(&mut self, tid: u32, state: ThreadState) {
         if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
-            self.threads.insert(tid, state);
+            let began = state.ended.is_none().then_some(state.pid);
+            let before = self.threads.insert(tid, state);
+            self.stopped(before);
+            if let Some(pid) = began {
+                *self.running.entry(pid).or_default() += 1;
+            }
         } else {
             self.unfollowed += 1;
         }
+    }
+
+    fn remove(&mut self, tid: u32) {
+        let before = self.threads.remove(&tid);
+        self.stopped(before);
+    }
+
+    /// A thread is no more what it was.
+    fn stopped(&mut self, before: Option<ThreadState>) {
+        let Some(ThreadState { pid, ended: None, .. }) = before else { return };
+        if let Some(count) = self.running.get_mut(&pid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.running.remove(&pid);
+            }
+        }
+    }
+
+    /// Whether a thread of that process runs, as far as is known.
+    pub(crate) fn runs(&self, pid: u32) -> bool {
+        self.running.contains_key(&pid)
     }
 
     /// Names of threads that were more than are known at a time.

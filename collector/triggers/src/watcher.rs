@@ -92,6 +92,8 @@ pub struct Watcher {
     ended_programs: VecDeque<(u64, Vec<u32>)>,
     found: Vec<FoundCause>,
     firings: Vec<Firing>,
+    /// All before was decided on.
+    decided: u64,
 }
 
 /// A trigger with what came of it.
@@ -148,6 +150,7 @@ impl Watcher {
             ended_programs: VecDeque::new(),
             found: Vec::new(),
             firings: Vec::new(),
+            decided: 0,
             triggers: triggers.into_iter().map(WatchedTrigger::new).collect(),
         })
     }
@@ -263,6 +266,7 @@ impl Watcher {
         let known_for = (KNOWN_AFTER_END_SECONDS * timed.ticks_per_second) as u64;
         self.forget_programs(now.0.saturating_sub(known_for));
         self.timed = Some(timed);
+        self.decided = self.decided.max(now.0);
     }
 
     fn look_at_zones(&mut self, now: u64, timed: &mut TimedCauses) {
@@ -318,7 +322,9 @@ impl Watcher {
         }
         let TaskRecord { tid, tgid, exit_code: status, .. } = *record;
         self.hits.ended(tid);
-        if tid != tgid {
+        // The first thread may be gone long before the others, or make room for one that begins
+        // another program; of what ends all at once each thread has the code.
+        if self.threads.runs(tgid) {
             return;
         }
         if self.wants_exits {
@@ -331,8 +337,9 @@ impl Watcher {
                     Cause::Crash(who) if is_crash((status & 0x7f) as u8) => who,
                     _ => continue,
                 };
-                if self.threads.matches(tid, who.as_ref()) {
-                    self.found.push(FoundCause { trigger, at, tid: Some(tid), what: what.clone() });
+                if self.threads.matches(tgid, who.as_ref()) {
+                    let (tid, what) = (Some(tgid), what.clone());
+                    self.found.push(FoundCause { trigger, at, tid, what });
                 }
             }
         }
@@ -365,7 +372,7 @@ impl Watcher {
         for FoundCause { trigger, at, tid, what } in std::mem::take(&mut self.found) {
             let WatchedTrigger { trigger, pace, status } = &mut self.triggers[trigger];
             status.events += 1;
-            match pace.on(at) {
+            match pace.on(at, self.decided) {
                 PaceVerdict::Paused => status.paused += 1,
                 PaceVerdict::Limited => status.limited += 1,
                 PaceVerdict::Fires if self.firings.len() >= MOST_FIRINGS => status.limited += 1,

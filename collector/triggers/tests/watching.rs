@@ -403,6 +403,38 @@ fn a_process_ends_as_asked_even_if_its_beginning_arrives_later() {
 }
 
 #[test]
+fn a_process_ends_with_its_last_thread_whatever_the_first_one_does() {
+    let mut recorder = Recorder::new(&["any: exit, pause 0s", "crashed: crash, pause 0s"]);
+    let of = |tid, tgid, exit_code| TaskRecord {
+        tid,
+        tgid,
+        comm: name("server"),
+        exit_code,
+        ..TaskRecord::default()
+    };
+    // Its first thread ends, and the other one crashes later.
+    recorder.task(0, 100 * MS, RecordKind::Fork, of(7, 7, 0));
+    recorder.task(0, 101 * MS, RecordKind::Fork, of(8, 7, 0));
+    recorder.task(0, 110 * MS, RecordKind::Exit, of(7, 7, 0));
+    recorder.task(0, 150 * MS, RecordKind::Exit, of(8, 7, 0x80 | 11));
+    // A thread begins another program, in the place of the first.
+    recorder.task(0, 200 * MS, RecordKind::Fork, of(9, 9, 0));
+    recorder.task(0, 201 * MS, RecordKind::Fork, of(10, 9, 0));
+    recorder.task(0, 210 * MS, RecordKind::Exit, of(9, 9, 9));
+    recorder.task(0, 211 * MS, RecordKind::Exec, TaskRecord { parent_tid: 10, ..of(9, 9, 0) });
+    assert_eq!(
+        recorder.fired(220 * MS),
+        [
+            fired("any", 150 * MS, 7, "server 7 was ended by SIGSEGV"),
+            fired("crashed", 150 * MS, 7, "server 7 was ended by SIGSEGV"),
+        ]
+    );
+    recorder.task(0, 250 * MS, RecordKind::Exit, of(9, 9, 1 << 8));
+    let reason = "server 9 ended with code 1";
+    assert_eq!(recorder.fired(300 * MS), [fired("any", 250 * MS, 9, reason)]);
+}
+
+#[test]
 fn a_hit_is_looked_at_and_a_call_is_timed() {
     let mut recorder =
         Recorder::new(&["large: hit alloc if size > 4096", "slow: function alloc > 5ms"]);
@@ -425,6 +457,42 @@ fn a_hit_is_looked_at_and_a_call_is_timed() {
         fired("slow", 120 * MS, 7, "function alloc took 10.0 ms in thread 7"),
     ];
     assert_eq!(recorder.fired(200 * MS), expected);
+}
+
+#[test]
+fn a_call_is_of_the_function_that_was_entered_whatever_else_is_probed() {
+    let mut recorder =
+        Recorder::new(&["sync: function fsync > 5ms", "gc: function collect* > 5ms, pause 0s"]);
+    // All functions are of one pair.
+    let probe = |probe, name: &str, role| ProbeDefinition {
+        probe,
+        role,
+        pair: 1,
+        name: name.into(),
+        ..ProbeDefinition::default()
+    };
+    recorder.define(&Definition::Probes(vec![
+        probe(1, "fsync", ProbeRole::FunctionEntry),
+        probe(2, "fsync", ProbeRole::FunctionExit),
+        probe(3, "collect_young", ProbeRole::FunctionEntry),
+        probe(4, "collect_young", ProbeRole::FunctionExit),
+        probe(5, "collect_old", ProbeRole::FunctionEntry),
+        probe(6, "collect_old", ProbeRole::FunctionExit),
+        probe(7, "other", ProbeRole::FunctionEntry),
+        probe(8, "other", ProbeRole::FunctionExit),
+    ]));
+    for (number, entry) in [3, 5, 7].into_iter().enumerate() {
+        let at = (100 + 20 * number as u64) * MS;
+        recorder.hit(0, at, entry, &[]);
+        recorder.hit(0, at + 10 * MS, entry + 1, &[]);
+    }
+    let expected = [
+        fired("gc", 110 * MS, 7, "function collect_young took 10.0 ms in thread 7"),
+        fired("gc", 130 * MS, 7, "function collect_old took 10.0 ms in thread 7"),
+    ];
+    assert_eq!(recorder.fired(200 * MS), expected);
+    let events: Vec<u64> = recorder.watcher.statuses().iter().map(|of| of.events).collect();
+    assert_eq!(events, [0, 2]);
 }
 
 #[test]
