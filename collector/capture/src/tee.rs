@@ -6,13 +6,36 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::Chunk;
 
 use crate::stage::Flush;
 
 /// Bytes of chunks that wait for who watches; what comes on top is left out.
 const MOST_WAITING: usize = 32 << 20;
+
+/// How much of that may be taken where another chunk of such a lane comes: what programs write
+/// leaves room for what the kernel says, zones leave some for what they are called, and all leave
+/// some for who lives, ends and crashes.
+fn room_of(kind: LaneKind) -> usize {
+    match kind {
+        LaneKind::Task | LaneKind::Definition | LaneKind::Clock => MOST_WAITING,
+        LaneKind::ZoneLog => MOST_WAITING / 8 * 5,
+        LaneKind::Zone | LaneKind::Probe => MOST_WAITING / 2,
+        _ => MOST_WAITING / 8 * 7,
+    }
+}
+
+/// The number of the instrumented program that wrote a chunk.
+fn program_of(chunk: &Chunk) -> Option<u32> {
+    match chunk.header.lane.kind {
+        LaneKind::Zone => ZoneChunk::from_bytes(&chunk.data).map(|prefix| prefix.client),
+        LaneKind::ZoneLog => ZoneLogChunk::from_bytes(&chunk.data).map(|prefix| prefix.client),
+        _ => None,
+    }
+}
 
 /// Something of a recording that goes on.
 #[derive(Clone, Debug)]
@@ -101,6 +124,8 @@ struct WaitingChunks {
 struct WaitingItems {
     items: VecDeque<Teed>,
     bytes: usize,
+    /// Of these, those of each instrumented program, by its number.
+    of_programs: FxHashMap<u32, usize>,
     /// Chunks that had no room since these were taken.
     left_out: BTreeMap<Lane, u64>,
     /// How far the recording is, where it was full.
@@ -129,13 +154,21 @@ impl WaitingChunks {
             return;
         }
         let mut waiting = self.lock();
-        let bytes = waiting.bytes + chunk.data.len() + size_of::<Teed>();
+        let bytes = chunk.data.len() + size_of::<Teed>();
+        let free = room_of(lane.kind).saturating_sub(waiting.bytes);
+        // A program has as much as is still free for the others.
+        let program = program_of(chunk);
+        let of_program = program.and_then(|program| waiting.of_programs.get(&program));
+        let is_full = bytes + of_program.copied().unwrap_or(0) > free;
         // Behind what is missing nothing comes of its lane, so that it is clear where it is.
-        if bytes > MOST_WAITING || waiting.left_out.contains_key(&lane) {
+        if is_full || waiting.left_out.contains_key(&lane) {
             *waiting.left_out.entry(lane).or_default() += 1;
             return;
         }
-        waiting.bytes = bytes;
+        if let Some(program) = program {
+            *waiting.of_programs.entry(program).or_default() += bytes;
+        }
+        waiting.bytes += bytes;
         waiting.items.push_back(Teed::Chunk(chunk.clone()));
     }
 
@@ -256,6 +289,30 @@ mod tests {
         tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10));
         assert_eq!(shown(watched.take()), ["Sched0 #0", "<7", "Sched1 #0"]);
         assert!(watched.take().is_empty());
+    }
+
+    #[test]
+    fn who_writes_zones_without_end_leaves_room_for_others_and_for_what_the_kernel_says() {
+        let (tee, watched) = Tee::to_watch(|_| true);
+        let zones = |client, index, sequence, bytes| {
+            let prefix = ZoneChunk { client, ..ZoneChunk::default() };
+            let mut chunk = chunk(LaneKind::Zone, index, sequence, bytes);
+            chunk.data[..ZoneChunk::SIZE].copy_from_slice(prefix.as_bytes());
+            chunk
+        };
+        for sequence in 0..100 {
+            // Each of its threads has a lane.
+            (0..8).for_each(|thread| tee.chunk(&zones(1, thread, sequence, 64 << 10)));
+        }
+        tee.chunk(&zones(2, 8, 0, 1 << 20));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 0, 10 << 20));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 1, 10 << 20));
+        tee.chunk(&chunk(LaneKind::Task, 0, 0, 1 << 20));
+        let taken = shown(watched.take());
+        let of = |what: &str| taken.iter().filter(|one| one.starts_with(what)).count();
+        assert!((100..130).contains(&(of("Zone") - of("Zone8"))), "a quarter: {taken:?}");
+        assert_eq!((of("Zone8 #0"), of("Sched0 #0"), of("Task0 #0")), (1, 1, 1));
+        assert_eq!(of("-1 Sched0"), 1);
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub(crate) struct ClientLogs {
     /// Numbers of programs by their processes.
     clients: FxHashMap<u32, Vec<u32>>,
     programs: usize,
+    /// Entries that are kept of each program, and of all.
+    entries_of: FxHashMap<u32, usize>,
+    entries: usize,
     unfollowed: u64,
     /// Of the main set of frames, which has no name.
     main: Option<NamedEntry>,
@@ -74,6 +77,8 @@ impl ClientLogs {
             messages: FxHashMap::default(),
             clients: FxHashMap::default(),
             programs: 0,
+            entries_of: FxHashMap::default(),
+            entries: 0,
             unfollowed: 0,
             main,
         }
@@ -143,6 +148,9 @@ impl ClientLogs {
         {
             entries.retain(|(client, _), _| !clients.contains(client));
         }
+        for client in clients {
+            self.entries -= self.entries_of.remove(client).unwrap_or(0);
+        }
     }
 
     /// Takes a chunk of a program's log.
@@ -161,17 +169,19 @@ impl ClientLogs {
     }
 
     fn add(&mut self, key: (u32, u32), definition: &Definition<'_>) {
-        let Self { asked, locations, plots, frames, messages, .. } = self;
-        let known = locations.len() + plots.len() + frames.len() + messages.len();
-        if known >= MOST_ENTRIES {
-            self.unfollowed += 1;
-            return;
-        }
-        let keep = |entries: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {
-            if !triggers.is_empty() {
-                let entry = NamedEntry { name: name.into(), triggers: Arc::new(triggers) };
-                entries.entry(key).or_insert(entry);
+        let Self { asked, locations, plots, frames, messages, entries, unfollowed, .. } = self;
+        let of_program = self.entries_of.entry(key.0).or_default();
+        let mut keep = |kept: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {
+            if triggers.is_empty() || kept.contains_key(&key) {
+                return;
             }
+            // A program has as many as are still free for the others.
+            if *of_program >= MOST_ENTRIES.saturating_sub(*entries) {
+                *unfollowed += 1;
+                return;
+            }
+            kept.insert(key, NamedEntry { name: name.into(), triggers: Arc::new(triggers) });
+            (*of_program, *entries) = (*of_program + 1, *entries + 1);
         };
         match definition {
             Definition::Location(location) => {

@@ -82,6 +82,13 @@ impl Threads {
     }
 
     fn set(&mut self, tid: u32, state: ThreadState) {
+        // Those that have ended make room for those that live.
+        while self.threads.len() >= MOST_THREADS
+            && !self.threads.contains_key(&tid)
+            && let Some((at, oldest)) = self.ended.pop_front()
+        {
+            self.forget(at, oldest);
+        }
         if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
             let began = state.ended.is_none().then_some(state.pid);
             let before = self.threads.insert(tid, state);
@@ -130,10 +137,14 @@ impl Threads {
             && (at.saturating_add(self.known_after_end) < now || self.ended.len() > MOST_THREADS)
         {
             self.ended.pop_front();
-            // Its id may be another's by now.
-            if self.threads.get(&tid).is_some_and(|state| state.ended == Some(at)) {
-                self.threads.remove(&tid);
-            }
+            self.forget(at, tid);
+        }
+    }
+
+    /// Of a thread that ended then nothing is known any more, if its id is not another's by now.
+    fn forget(&mut self, at: u64, tid: u32) {
+        if self.threads.get(&tid).is_some_and(|state| state.ended == Some(at)) {
+            self.threads.remove(&tid);
         }
     }
 

@@ -46,6 +46,27 @@ struct OpenFrame {
     stuck: u64,
 }
 
+/// What is open of a program and may end on any of its threads.
+#[derive(Debug, Default)]
+struct OpenOfProgram {
+    /// By their numbers.
+    async_zones: FxHashMap<u64, OpenAsyncZone>,
+    /// By the number of the set.
+    frames: FxHashMap<u32, OpenFrame>,
+}
+
+impl OpenOfProgram {
+    fn len(&self) -> usize {
+        self.async_zones.len() + self.frames.len()
+    }
+
+    /// Whether one more is followed where so many are of all: a program has as many as are still
+    /// free for the others.
+    fn has_room(&self, open: usize) -> bool {
+        self.len() < MOST_OPEN.saturating_sub(open)
+    }
+}
+
 /// Something that is open: what it is called, and where it is looked at.
 struct OpenSpan<'a> {
     kind: &'static str,
@@ -82,10 +103,10 @@ pub(crate) struct ZoneContext<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Zones {
     writers: FxHashMap<Lane, Writer>,
-    /// By the program's number and its own.
-    async_zones: FxHashMap<(u32, u64), OpenAsyncZone>,
-    /// By the program's number and the set's.
-    frames: FxHashMap<(u32, u32), OpenFrame>,
+    /// What may end on any thread, by the program's number.
+    programs: FxHashMap<u32, OpenOfProgram>,
+    /// How much that is of all programs.
+    open: usize,
     /// Who a message has to be of, by trigger.
     senders: FxHashMap<usize, NamePattern>,
     /// What may end on any thread may have ended in what is not seen.
@@ -112,11 +133,10 @@ impl Zones {
         if is_missing || (writer.client, writer.tid, writer.owner) != (client, tid, owner) {
             writer.clear();
         }
-        if is_missing {
-            self.frames.retain(|(of, _), _| *of != client);
-            self.async_zones.retain(|(of, _), _| *of != client);
-        }
         (writer.client, writer.tid, writer.owner) = (client, tid, owner);
+        if is_missing {
+            self.close(client);
+        }
     }
 
     /// Whether items of this time are missing that nothing tells of yet: frames and async zones,
@@ -124,16 +144,23 @@ impl Zones {
     pub(crate) fn set_blind(&mut self, is_blind: bool) {
         self.is_blind = is_blind;
         if is_blind {
-            self.frames.clear();
-            self.async_zones.clear();
+            self.programs.clear();
+            self.open = 0;
         }
+    }
+
+    /// What may end on any thread of a program is not followed any more.
+    fn close(&mut self, client: u32) {
+        let gone = self.programs.remove(&client).map_or(0, |program| program.len());
+        self.open -= gone;
     }
 
     /// Programs have ended.
     pub(crate) fn forget(&mut self, is_over: impl Fn(u32) -> bool) {
         self.writers.retain(|_, writer| !is_over(writer.client));
-        self.frames.retain(|(client, _), _| !is_over(*client));
-        self.async_zones.retain(|(client, _), _| !is_over(*client));
+        let over = self.programs.keys().copied().filter(|client| is_over(*client));
+        let over: Vec<u32> = over.collect();
+        over.into_iter().for_each(|client| self.close(client));
     }
 
     /// Looks what has not ended long after it should have, of programs that `runs` says run.
@@ -159,15 +186,17 @@ impl Zones {
                 }
             }
         }
-        for ((client, _), OpenAsyncZone { zone, tid }) in &mut self.async_zones {
-            if let Some(named) = logs.location(*client, zone.location).filter(|_| runs(*client)) {
-                let OpenZone { began, stuck, .. } = zone;
-                look(OpenSpan { kind: "zone", named, began: *began, tid: *tid, stuck });
+        for (client, program) in self.programs.iter_mut().filter(|(client, _)| runs(**client)) {
+            for OpenAsyncZone { zone, tid } in program.async_zones.values_mut() {
+                if let Some(named) = logs.location(*client, zone.location) {
+                    let OpenZone { began, stuck, .. } = zone;
+                    look(OpenSpan { kind: "zone", named, began: *began, tid: *tid, stuck });
+                }
             }
-        }
-        for ((client, set), OpenFrame { began, tid, stuck }) in &mut self.frames {
-            if let Some(named) = logs.frames(*client, *set).filter(|_| runs(*client)) {
-                look(OpenSpan { kind: "frame", named, began: *began, tid: *tid, stuck });
+            for (set, OpenFrame { began, tid, stuck }) in &mut program.frames {
+                if let Some(named) = logs.frames(*client, *set) {
+                    look(OpenSpan { kind: "frame", named, began: *began, tid: *tid, stuck });
+                }
             }
         }
         // What begins meanwhile is not stuck before it has lasted longer than that.
@@ -185,7 +214,7 @@ impl Zones {
         let Some(first) = words.first() else { return };
         let (item, attributes) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
-        let Self { writers, async_zones, frames, senders, is_blind, unfollowed, .. } = self;
+        let Self { writers, programs, open, senders, is_blind, unfollowed, .. } = self;
         let Some(writer) = writers.get_mut(&lane) else { return };
         let (client, tid) = (writer.client, writer.tid);
         match event {
@@ -208,28 +237,35 @@ impl Zones {
                 if !*is_blind && context.logs.location(client, location).is_some() =>
             {
                 let opened = OpenZone { location, began: at, stuck: 0 };
-                match async_zones.len() < MOST_OPEN {
+                let program = programs.entry(client).or_default();
+                match program.has_room(*open) {
                     true => {
-                        async_zones.insert((client, zone), OpenAsyncZone { zone: opened, tid });
+                        let opened = OpenAsyncZone { zone: opened, tid };
+                        *open += usize::from(program.async_zones.insert(zone, opened).is_none());
                     }
                     false => *unfollowed += 1,
                 }
             }
             Event::AsyncEnd { zone } => {
-                if let Some(open) = async_zones.remove(&(client, zone)) {
-                    context.took(open.zone, client, tid, at);
+                let program = programs.get_mut(&client);
+                if let Some(ended) = program.and_then(|of| of.async_zones.remove(&zone)) {
+                    *open -= 1;
+                    context.took(ended.zone, client, tid, at);
                 }
             }
             Event::Frame { set, phase } => {
                 let Some(named) = context.logs.frames(client, set) else { return };
+                let program = programs.entry(client).or_default();
                 let began = match phase {
-                    FramePhase::Mark | FramePhase::End => frames.remove(&(client, set)),
+                    FramePhase::Mark | FramePhase::End => program.frames.remove(&set),
                     FramePhase::Begin => None,
                 };
+                *open -= usize::from(began.is_some());
                 if phase != FramePhase::End && !*is_blind {
-                    match frames.len() < MOST_OPEN {
+                    match program.has_room(*open) {
                         true => {
-                            frames.insert((client, set), OpenFrame { began: at, tid, stuck: 0 });
+                            let opened = OpenFrame { began: at, tid, stuck: 0 };
+                            *open += usize::from(program.frames.insert(set, opened).is_none());
                         }
                         false => *unfollowed += 1,
                     }
