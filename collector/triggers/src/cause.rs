@@ -61,6 +61,8 @@ pub enum DurationLimit {
         factor: f64,
         /// Above 0 and below 100.
         percentile: f64,
+        /// And longer than that, too.
+        least: Duration,
     },
 }
 

@@ -2,7 +2,7 @@
 //! ask for.
 
 use crate::cause::{Cause, NamePattern};
-use crate::found::Triggers;
+use crate::found::{SeenTriggers, Triggers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::ZoneLogChunk;
@@ -48,6 +48,7 @@ pub(crate) struct ClientLogs {
     /// Entries that are kept of each program, and of all.
     entries_of: FxHashMap<u32, usize>,
     entries: usize,
+    pub(crate) seen: SeenTriggers,
     unfollowed: u64,
     /// Of the main set of frames, which has no name.
     main: Option<NamedEntry>,
@@ -79,6 +80,7 @@ impl ClientLogs {
             programs: 0,
             entries_of: FxHashMap::default(),
             entries: 0,
+            seen: SeenTriggers::default(),
             unfollowed: 0,
             main,
         }
@@ -169,12 +171,14 @@ impl ClientLogs {
     }
 
     fn add(&mut self, key: (u32, u32), definition: &Definition<'_>) {
-        let Self { asked, locations, plots, frames, messages, entries, unfollowed, .. } = self;
+        let Self { asked, locations, plots, frames, messages, entries, unfollowed, seen, .. } =
+            self;
         let of_program = self.entries_of.entry(key.0).or_default();
         let mut keep = |kept: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {
             if triggers.is_empty() || kept.contains_key(&key) {
                 return;
             }
+            seen.add(&triggers);
             // A program has as many as are still free for the others.
             if *of_program >= MOST_ENTRIES.saturating_sub(*entries) {
                 *unfollowed += 1;

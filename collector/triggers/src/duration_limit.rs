@@ -38,10 +38,11 @@ impl TicksLimit {
             DurationLimit::Fixed(duration) => {
                 LimitKind::Fixed((duration.as_secs_f64() * ticks_per_second) as u64)
             }
-            DurationLimit::Percentile { factor, percentile } => {
+            DurationLimit::Percentile { factor, percentile, least } => {
                 let usual = UsualDurations {
                     factor,
                     percentile,
+                    least: (least.as_secs_f64() * ticks_per_second) as u64,
                     part: (PART_SECONDS * ticks_per_second) as u64,
                     look_up: (LOOK_UP_SECONDS * ticks_per_second) as u64,
                     parts: VecDeque::new(),
@@ -93,6 +94,8 @@ impl TicksLimit {
 pub(crate) struct UsualDurations {
     factor: f64,
     percentile: f64,
+    /// Ticks that may be taken whatever is usual.
+    least: u64,
     /// Ticks of a part, and between two looks.
     part: u64,
     look_up: u64,
@@ -143,7 +146,7 @@ impl UsualDurations {
         self.known = all.len();
         if all.len() >= LEAST {
             let usual = all.value_at_percentile(self.percentile);
-            self.limit = Some((usual as f64 * self.factor) as u64);
+            self.limit = Some(((usual as f64 * self.factor) as u64).max(self.least));
         }
     }
 }
@@ -152,6 +155,9 @@ impl UsualDurations {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    const USUAL: DurationLimit =
+        DurationLimit::Percentile { factor: 3.0, percentile: 99.0, least: Duration::ZERO };
 
     /// A tick is a millisecond.
     fn limit(limit: DurationLimit) -> TicksLimit {
@@ -165,17 +171,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_usual_may_be_too_short_to_matter() {
+        let least = Duration::from_millis(50);
+        let usual = DurationLimit::Percentile { factor: 3.0, percentile: 99.0, least };
+        let mut usual = limit(usual);
+        (0..200).for_each(|at| assert!(!usual.is_exceeded(1, at * 50)));
+        assert_eq!([49, 51].map(|took| usual.is_exceeded(took, 11_000)), [false, true]);
+    }
+
+    #[test]
     fn what_does_not_end_is_stuck_after_ten_times_what_it_may_take_and_a_second_more() {
         let stuck = |limited| limit(DurationLimit::Fixed(limited)).stuck_at(100);
         assert_eq!(stuck(Duration::from_secs(1)), Some(10_100));
         assert_eq!(stuck(Duration::from_millis(20)), Some(1_120));
-        let usual = limit(DurationLimit::Percentile { factor: 3.0, percentile: 99.0 });
+        let usual = limit(USUAL);
         assert_eq!(usual.stuck_at(100), None);
     }
 
     #[test]
     fn what_is_usual_is_learned_and_forgotten_after_a_minute() {
-        let mut usual = limit(DurationLimit::Percentile { factor: 3.0, percentile: 99.0 });
+        let mut usual = limit(USUAL);
         let mut at = 0;
         let mut takes = |took: u64, times: u32| {
             let exceeded = (0..times).filter(|_| {

@@ -36,5 +36,19 @@ pub(crate) enum Occurrence {
     Value { name: Arc<str>, value: f64 },
 }
 
+/// The triggers that something was seen for which they ask by its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SeenTriggers(u64);
+
+impl SeenTriggers {
+    pub(crate) fn add(&mut self, triggers: &[usize]) {
+        triggers.iter().for_each(|trigger| self.0 |= 1 << trigger);
+    }
+
+    pub(crate) fn has(self, trigger: usize) -> bool {
+        self.0 >> trigger & 1 == 1
+    }
+}
+
 /// Numbers of triggers.
 pub(crate) type Triggers = Vec<usize>;

@@ -2,7 +2,7 @@
 //! take too long.
 
 use crate::cause::{Cause, Condition, NamePattern};
-use crate::found::{FoundCause, Occurrence, Triggers};
+use crate::found::{FoundCause, Occurrence, SeenTriggers, Triggers};
 use crate::zones::TicksLimits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -58,6 +58,7 @@ pub(crate) struct Hits {
     asked_functions: Vec<(usize, NamePattern)>,
     asked_pairs: Vec<(usize, NamePattern)>,
     probes: FxHashMap<u32, AskedProbe>,
+    pub(crate) seen: SeenTriggers,
     open: FxHashMap<u32, OpenProbes>,
     /// Whatever is open may have ended in what is not seen.
     is_blind: bool,
@@ -124,6 +125,8 @@ impl Hits {
             ProbeRole::ZoneBegin => asked(&self.asked_pairs),
             _ => Vec::new(),
         };
+        self.seen.add(&hits);
+        self.seen.add(&durations);
         if self.probes.len() >= MOST_PROBES {
             self.unfollowed += 1;
             return;

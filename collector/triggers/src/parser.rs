@@ -129,7 +129,7 @@ impl Parser {
         self.duration()
     }
 
-    /// `> 20ms`, or `> 3x p99`.
+    /// `> 20ms`, `> 3x p99`, or `> 3x p99 and > 20ms`.
     pub(crate) fn limit(&mut self) -> Result<DurationLimit, TriggerError> {
         self.greater()?;
         let factor = match self.peek() {
@@ -147,7 +147,8 @@ impl Parser {
         match percentile.filter(|percentile: &f64| *percentile > 0.0 && *percentile < 100.0) {
             Some(percentile) => {
                 self.next();
-                Ok(DurationLimit::Percentile { factor, percentile })
+                let least = if self.takes_word("and") { self.longer()? } else { Duration::ZERO };
+                Ok(DurationLimit::Percentile { factor, percentile, least })
             }
             None => Err(self.expected("a percentile like p99")),
         }

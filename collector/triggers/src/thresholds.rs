@@ -1,7 +1,7 @@
 //! Values that cross what they may be: once until they came back.
 
 use crate::cause::{Cause, Comparison, NamePattern};
-use crate::found::{FoundCause, Occurrence};
+use crate::found::{FoundCause, Occurrence, SeenTriggers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::CounterRecord;
@@ -29,6 +29,7 @@ pub(crate) struct Thresholds {
     asked: FxHashMap<u64, (Arc<str>, Vec<usize>)>,
     /// Those that are beyond now.
     beyond: FxHashSet<(usize, ValueSource)>,
+    pub(crate) seen: SeenTriggers,
     unfollowed: u64,
 }
 
@@ -62,6 +63,7 @@ impl Thresholds {
             if of.is_empty() {
                 continue;
             }
+            self.seen.add(&of);
             if self.asked.len() >= MOST_VALUES {
                 self.unfollowed += 1;
                 continue;

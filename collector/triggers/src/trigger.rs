@@ -193,19 +193,32 @@ impl Trigger {
     }
 }
 
-/// Reads the triggers of a file: one a line. What begins with `#` is a comment, and empty lines say
-/// nothing.
+/// Reads the triggers of a file: one a line. From a `#` on that begins a line, or stands behind a
+/// space and not in quotes, a line is a comment; empty lines say nothing.
 ///
 /// # Errors
 ///
 /// [`TriggerError::Line`] for the first line that is no trigger.
 pub fn read_triggers(text: &str) -> Result<Vec<Trigger>, TriggerError> {
-    let lines = text.lines().map(str::trim).zip(1..);
-    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().map(|line| without_comment(line).trim()).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty());
     let read = |(text, line): (&str, usize)| {
         text.parse().map_err(|error| TriggerError::Line { line, error: Box::new(error) })
     };
     lines.map(read).collect()
+}
+
+fn without_comment(line: &str) -> &str {
+    let (mut in_quotes, mut before) = (false, ' ');
+    for (at, char) in line.char_indices() {
+        match char {
+            '#' if !in_quotes && before.is_whitespace() => return &line[..at],
+            '"' if before != '\\' => in_quotes = !in_quotes,
+            _ => {}
+        }
+        before = if before == '\\' { ' ' } else { char };
+    }
+    line
 }
 
 impl fmt::Display for Trigger {
@@ -305,7 +318,13 @@ impl fmt::Display for DurationLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(duration) => f.write_str(&write_duration(*duration)),
-            Self::Percentile { factor, percentile } => write!(f, "{factor}x p{percentile}"),
+            Self::Percentile { factor, percentile, least } => {
+                write!(f, "{factor}x p{percentile}")?;
+                match least.is_zero() {
+                    true => Ok(()),
+                    false => write!(f, " and > {}", write_duration(*least)),
+                }
+            }
         }
     }
 }
@@ -328,6 +347,7 @@ mod tests {
             "slow: frame render > 1500us",
             "malloc: function malloc > 1ms",
             "pair: pair python:function__entry > 3x p99.9",
+            "slow: zone request > 3x p99 and > 50ms, pause 1m",
             "passwd: hit open if 0 == \"/etc/passwd\" and flags != 0",
             "oom: tracepoint oom:mark_victim if pid > 100",
             "waiting: waiting server* > 20ms",
@@ -405,9 +425,11 @@ mod tests {
     }
 
     fn any_limit() -> impl Strategy<Value = DurationLimit> {
-        let percentile = (1u32..1000, 1u32..1000).prop_map(|(factor, percentile)| {
+        let least = prop_oneof![Just(Duration::ZERO), any_duration()];
+        let percentile = (1u32..1000, 1u32..1000, least);
+        let percentile = percentile.prop_map(|(factor, percentile, least)| {
             let (factor, percentile) = (f64::from(factor) / 8.0, f64::from(percentile) / 10.0);
-            DurationLimit::Percentile { factor, percentile }
+            DurationLimit::Percentile { factor, percentile, least }
         });
         prop_oneof![any_duration().prop_map(DurationLimit::Fixed), percentile]
     }

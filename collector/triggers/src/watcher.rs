@@ -405,10 +405,22 @@ impl Watcher {
         let limits = self.timed.as_ref().map(|timed| &timed.limits);
         let statuses = self.triggers.iter().enumerate().map(|(trigger, of)| {
             let usual = limits.and_then(|limits| limits.get(&trigger)?.usual());
-            let note = usual.or_else(|| self.hits.note(trigger)).unwrap_or_default();
+            let unseen = self.is_unseen(trigger).then(|| "nothing is called so yet".to_owned());
+            let note = unseen.or(usual).or_else(|| self.hits.note(trigger)).unwrap_or_default();
             TriggerStatus { note, ..of.status.clone() }
         });
         statuses.collect()
+    }
+
+    /// Whether nothing has the name yet that a trigger asks for.
+    fn is_unseen(&self, trigger: usize) -> bool {
+        let seen = match &self.triggers[trigger].trigger.cause {
+            Cause::Zone(..) | Cause::Frame(Some(_), _) | Cause::Plot(..) => self.logs.seen,
+            Cause::Function(..) | Cause::Pair(..) | Cause::Hit(..) => self.hits.seen,
+            Cause::Counter(..) => self.thresholds.seen,
+            _ => return false,
+        };
+        !seen.has(trigger)
     }
 
     /// Threads, zones, calls and names that were more than are followed at a time.

@@ -502,6 +502,8 @@ fn why_a_trigger_does_not_fire_is_in_its_status() {
         "bare: hit free if size > 4096",
         "fine: hit alloc if size > 4096",
         "slow: zone request > 3x p99",
+        "typo: zone reqest > 3ms",
+        "counter \"CPU pressur\" > 50",
     ];
     let mut recorder = Recorder::new(&texts);
     let request = recorder.zone_name("request");
@@ -523,6 +525,8 @@ fn why_a_trigger_does_not_fire_is_in_its_status() {
          that its debug information names",
         "",
         "0 of 100 that it takes to know what is usual",
+        "nothing is called so yet",
+        "nothing is called so yet",
     ];
     assert_eq!(notes(&recorder), expected);
     for number in 0..120 {

@@ -153,18 +153,18 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
             (exported.path, exported.bytes, exported.events, Some(exported.lost))
         }
     };
-    let lost = lost.map_or(String::new(), |lost| {
-        format!("; {}", lost.text(events, Style::new(false)).trim_end())
-    });
     if let Some(why) = unnamed {
         eprint_line!("syscollect: names are missing in the snapshot: {}", printable(&why));
     }
     eprint_line!(
-        "syscollect: {} events of {of} in {} ({}){lost}",
+        "syscollect: {} events of {of} in {} ({})",
         grouped(events),
         path.display(),
         bytes(size)
     );
+    if let Some(lost) = lost {
+        lost.text(events, Style::new(false)).lines().for_each(|line| eprint_line!("{line}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

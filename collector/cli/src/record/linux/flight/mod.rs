@@ -5,6 +5,7 @@ mod asked;
 mod client;
 mod closing;
 mod control;
+mod folder;
 mod message;
 mod notify;
 mod options;
@@ -26,6 +27,7 @@ use crate::usage::usage;
 use anyhow::{Context, Result};
 use asked::Asked;
 use control::ControlSocket;
+use folder::SnapshotFolder;
 use message::{Answer, Request, Status};
 use notify::ServiceNotifier;
 use options::FlightOptions;
@@ -38,7 +40,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use syscollect_capture::{Recording, SnapshotOrder, cpu_time, peak_memory};
 use syscollect_model::{SnapshotMark, StopReason, bytes};
-use taking::{SnapshotFolder, Snapshots};
+use taking::Snapshots;
 use watching::{TriggerThread, Triggers};
 
 /// How long it waits between two turns of requests, of which more may wait.

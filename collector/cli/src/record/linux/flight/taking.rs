@@ -3,23 +3,21 @@
 
 use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
+use super::folder::SnapshotFolder;
 use super::message::Answer;
 use super::places::Places;
 use crate::confine;
 use crate::escape::printable;
-use crate::output::Target;
-use crate::owner::Owner;
-use crate::record::backend::files::local_time;
+use crate::output::DraftFile;
 use crate::record::backend::finish::{CaptureNaming, Finish, Naming, Read, Unwinding};
 use crate::record::backend::series::go_behind;
-use crate::record::files::{KeepCapture, OutputFiles};
+use crate::record::files::OutputFiles;
 use crate::signals::Abandon;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
-use std::collections::VecDeque;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker, TakenSnapshot};
@@ -30,8 +28,6 @@ use syscollect_symbolize::PinnedFiles;
 /// How long names are looked for. Whoever asked may still change the file, and so what is read of
 /// it.
 const LONGEST_NAMING: Duration = Duration::from_secs(240);
-/// How much of a trigger's name the file of its snapshot has.
-const LONGEST_TRIGGER: usize = 48;
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
 
@@ -92,59 +88,6 @@ impl Drop for Written {
         counts.taken += u64::from(self.is_done);
         counts.failed += u64::from(!self.is_done);
         self.snapshots.changed.notify_all();
-    }
-}
-
-/// Where those go that nobody brings a file for.
-#[derive(Clone)]
-pub(super) struct SnapshotFolder {
-    /// A name in it.
-    target: Target,
-    published: Arc<Mutex<VecDeque<Target>>>,
-    most: usize,
-}
-
-impl SnapshotFolder {
-    /// Checks that it is there. It keeps so many snapshots, of which those that root takes are the
-    /// user's behind sudo.
-    pub(super) fn open(folder: &Path, most: usize, owner: Option<Owner>) -> Result<Self> {
-        let target = Target::new(&folder.join("snapshot"), true, owner)
-            .with_context(|| format!("{} is no folder for snapshots", folder.display()))?;
-        Ok(Self { target, published: Arc::default(), most })
-    }
-
-    /// A name that is free, of a snapshot that a trigger takes, if it is not empty.
-    fn next(&self, trigger: &str) -> Result<OutputFiles> {
-        let mut stem = format!("snapshot-{}", local_time());
-        if !trigger.is_empty() {
-            let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-            let plain = trigger.chars().map(|char| if is_plain(char) { char } else { '_' });
-            stem.extend(std::iter::once('-').chain(plain.take(LONGEST_TRIGGER)));
-        }
-        let numbered = (2..1000).map(|number| format!("{stem}-{number}"));
-        let mut stems = std::iter::once(stem.clone()).chain(numbered);
-        let capture = stems.find_map(|stem| {
-            let draft = self.target.beside_unchecked(format!("{stem}.syscap.partial"));
-            let capture = self.target.beside_unchecked(format!("{stem}.syscap"));
-            (draft.is_free() && capture.is_free()).then_some(capture)
-        });
-        let Some(capture) = capture else { bail!("all names like {stem}-2.syscap are taken") };
-        let keep = KeepCapture::Always;
-        Ok(OutputFiles { export: None, capture, keep, standard_output: None, force: false })
-    }
-
-    /// One more is there; the oldest go that are too many.
-    fn published(&self, target: Target) {
-        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        published.push_back(target);
-        while published.len() > self.most
-            && let Some(oldest) = published.pop_front()
-        {
-            if let Err(error) = oldest.remove() {
-                let path = oldest.path();
-                eprint_line!("syscollect: cannot delete {}: {error}", path.display());
-            }
-        }
     }
 }
 
@@ -289,12 +232,29 @@ impl Snapshots {
 
     /// Writes one into the folder; where it is.
     fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
-        let files = folder.next(&order.mark.trigger)?;
-        let draft = files.capture.draft_named(files.draft_name())?;
+        let (files, draft) = folder.draft(&order.mark.trigger)?;
+        let finished = self.finish(order, &files, draft);
+        // What has no room is not left behind as a file of nothing.
+        if !matches!(&finished, Ok((_, None))) {
+            folder.remove_if_empty(&files);
+        }
+        match finished? {
+            (path, Some(error)) => bail!("{} is incomplete: {error}", path.display()),
+            (path, None) => Ok(path),
+        }
+    }
+
+    /// Where it is, and why it is incomplete, if it is.
+    fn finish(
+        &self,
+        order: &SnapshotOrder,
+        files: &OutputFiles,
+        draft: DraftFile,
+    ) -> Result<(PathBuf, Option<String>)> {
         let recorded = self.taker.take(order, draft.file().try_clone()?)?.recorded;
         let error = recorded.error.clone();
         let finish = Finish {
-            files: &files,
+            files,
             abandon: &self.abandon,
             terminal: &Terminal::quiet(),
             read: Read::Nothing,
@@ -302,12 +262,8 @@ impl Snapshots {
             is_accounted: false,
         };
         let finished = finish.finish(draft, recorded, &mut Timings::start())?;
-        folder.published(files.capture.clone());
         let (path, _) = finished.output.context("it has no file")?;
-        match error {
-            Some(error) => bail!("{} is incomplete: {error}", path.display()),
-            None => Ok(path),
-        }
+        Ok((path, error))
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

@@ -1,11 +1,13 @@
 //! Triggers: what is recorded is watched while it is, and a snapshot is taken where one of them
 //! says so.
 
+use super::folder::SnapshotFolder;
 use super::message::TriggerReport;
-use super::taking::{SnapshotFolder, Snapshots};
+use super::taking::Snapshots;
 use crate::confine;
 use crate::escape::printable;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,8 +19,9 @@ use syscollect_triggers::{Firing, Trigger, Watcher};
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Snapshots that wait for their time, or for a place.
+/// Snapshots that wait for their time, or for a place: of all triggers, and of each.
 const MOST_PENDING: usize = 64;
+const MOST_PENDING_OF_EACH: usize = 8;
 
 /// Triggers that are not watched yet.
 pub(super) struct Triggers {
@@ -128,6 +131,8 @@ impl Watching {
             std::thread::sleep(LOOK_EVERY);
             self.look();
         }
+        // What waits for its time has had all the time there is.
+        self.take_what_is_due(Ticks(u64::MAX));
         for PendingSnapshot { firing, .. } in &self.pending {
             let (name, reason) = (printable(&firing.trigger), printable(&firing.reason));
             eprint_line!("syscollect: no snapshot of trigger {name} ({reason}): the recorder ends");
@@ -160,13 +165,20 @@ impl Watching {
         for Firing { trigger, reason, .. } in &fired {
             self.snapshots.log(format!("trigger {trigger}: {reason}"));
         }
-        let room = MOST_PENDING.saturating_sub(self.pending.len());
-        for Firing { trigger, .. } in fired.iter().skip(room) {
-            let name = printable(trigger);
-            eprint_line!("syscollect: no snapshot of trigger {name}: {MOST_PENDING} wait already");
+        let mut too_many = BTreeMap::<String, u64>::new();
+        for firing in fired {
+            let of_trigger = |pending: &&PendingSnapshot| pending.firing.trigger == firing.trigger;
+            let is_full = self.pending.len() >= MOST_PENDING
+                || self.pending.iter().filter(of_trigger).count() >= MOST_PENDING_OF_EACH;
+            match is_full {
+                true => *too_many.entry(firing.trigger).or_default() += 1,
+                false => self.pending.push(PendingSnapshot { firing, due_since: None }),
+            }
         }
-        let pending = fired.into_iter().take(room);
-        self.pending.extend(pending.map(|firing| PendingSnapshot { firing, due_since: None }));
+        for (trigger, count) in too_many {
+            let name = printable(&trigger);
+            eprint_line!("syscollect: trigger {name} fired {count} times more than may wait");
+        }
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
