@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
-    Event, MachineId, OperatingSystem, SampleEvent, SessionInfo, StackOrigin, Tables, Time,
+    Event, MachineId, OperatingSystem, SampleEvent, SessionInfo, SnapshotMark, StackOrigin, Tables,
+    Time,
 };
 
 /// Where and how the session was recorded.
@@ -30,6 +31,9 @@ pub struct Recording {
     /// Whether that end came because the file had the size that it might have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reached_max_size: bool,
+    /// Why it was taken, of a snapshot of a recording that went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotMark>,
     /// Lists of code that programs made while they ran that were not read, or not to their ends, and
     /// why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,6 +63,7 @@ impl Recording {
             stacks: session.stacks.clone(),
             complete: false,
             reached_max_size: false,
+            snapshot: session.snapshot.clone(),
             refused_lists: Vec::new(),
             filter_pids: session.filter_pids.clone(),
             began_unix_ns: session.wall_clock(began),

@@ -5,7 +5,7 @@ use crate::report::durations::sum_ns;
 use crate::report::filter::shown_pids;
 use crate::report::text::printer::Printer;
 use crate::report::text::words::{count, duration, grouped, percent, shown};
-use syscollect_model::CalendarTime;
+use syscollect_model::{CalendarTime, SnapshotMark};
 
 pub(super) fn print_head(report: &Report, out: &mut Printer) {
     let Recording { recorder, .. } = &report.recording;
@@ -21,6 +21,12 @@ pub(super) fn print_head(report: &Report, out: &mut Printer) {
     }
     for (number, other) in (1..).zip(&report.recording.other_machines) {
         out.line(&format!("{:<10} {}", format!("Machine {number}"), machine(other)));
+    }
+    if let Some(SnapshotMark { reason, trigger, .. }) = &report.recording.snapshot {
+        let by = if trigger.is_empty() { String::new() } else { format!("trigger {trigger}: ") };
+        let why = shown(&format!("{by}{reason}"));
+        let why = if why.is_empty() { "of a recording that went on".to_owned() } else { why };
+        out.line(&format!("{:<10} {why}", "Snapshot"));
     }
     let Recording { complete, reached_max_size, .. } = report.recording;
     let cut = match (complete, reached_max_size) {

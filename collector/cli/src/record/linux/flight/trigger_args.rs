@@ -52,7 +52,8 @@ mod tests {
             let given = "stall: waiting server > 20ms".parse().expect("it is one");
             TriggerArgs { triggers: vec![given], file: Some(file.clone()) }.all()
         };
-        let all = args("# of the service\n\ncrashed: crash server, pause 1m  # and says why\n").unwrap();
+        let all =
+            args("# of the service\n\ncrashed: crash server, pause 1m  # and says why\n").unwrap();
         let names: Vec<_> = all.iter().map(|trigger| trigger.name.as_str()).collect();
         assert_eq!(names, ["stall", "crashed"]);
         let message = format!("{:#}", args("crash server\nwaiting for godot\n").unwrap_err());
