@@ -1,7 +1,7 @@
 //! What threads are called, and whose they are.
 
 use crate::cause::NamePattern;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::KnownProcess;
@@ -15,8 +15,8 @@ pub(crate) const KNOWN_AFTER_END_SECONDS: f64 = 10.0;
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     threads: FxHashMap<u32, ThreadState>,
-    /// How many threads of each process run.
-    running: FxHashMap<u32, usize>,
+    /// The threads of each process that run.
+    running: FxHashMap<u32, FxHashSet<u32>>,
     /// When threads ended, ascending.
     ended: VecDeque<(u64, u32)>,
     known_after_end: u64,
@@ -42,8 +42,7 @@ impl Threads {
         let TaskRecord { tid, tgid, comm, parent_tid, .. } = *record;
         let kind = RecordKind::from_number(record.stamp.split().1);
         if kind == Some(RecordKind::Fork) && tid == tgid {
-            // The number may have been another's, of which an end was not told.
-            self.running.remove(&tgid);
+            self.begins(tgid, ticks);
         }
         if kind == Some(RecordKind::Exec) && parent_tid != 0 && parent_tid != tid {
             // It had this number until it took the first thread's place.
@@ -68,9 +67,12 @@ impl Threads {
         // Those that were there when the recording began carry no time, and come before all else.
         let listed = process.noted.0.max(process.names_read.0);
         for thread in &process.threads {
-            let known =
-                self.threads.get(&thread.tid).map(|known| known.ended.unwrap_or(known.named));
-            if known.is_none_or(|known| listed > known) {
+            let known = self.threads.get(&thread.tid);
+            // One that has ended may be listed as long as others of its process run.
+            let has_ended =
+                known.is_some_and(|known| known.ended.is_some() && known.pid == process.pid);
+            let is_newer = known.is_none_or(|known| listed > known.ended.unwrap_or(known.named));
+            if is_newer && !has_ended {
                 let mut name = [0; 16];
                 let bytes = thread.name.as_bytes();
                 let length = bytes.len().min(name.len() - 1);
@@ -92,9 +94,9 @@ impl Threads {
         if self.threads.len() < MOST_THREADS || self.threads.contains_key(&tid) {
             let began = state.ended.is_none().then_some(state.pid);
             let before = self.threads.insert(tid, state);
-            self.stopped(before);
+            self.stopped(tid, before);
             if let Some(pid) = began {
-                *self.running.entry(pid).or_default() += 1;
+                self.running.entry(pid).or_default().insert(tid);
             }
         } else {
             self.unfollowed += 1;
@@ -103,18 +105,26 @@ impl Threads {
 
     fn remove(&mut self, tid: u32) {
         let before = self.threads.remove(&tid);
-        self.stopped(before);
+        self.stopped(tid, before);
     }
 
     /// A thread is no more what it was.
-    fn stopped(&mut self, before: Option<ThreadState>) {
+    fn stopped(&mut self, tid: u32, before: Option<ThreadState>) {
         let Some(ThreadState { pid, ended: None, .. }) = before else { return };
-        if let Some(count) = self.running.get_mut(&pid) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+        if let Some(running) = self.running.get_mut(&pid) {
+            running.remove(&tid);
+            if running.is_empty() {
                 self.running.remove(&pid);
             }
         }
+    }
+
+    /// A process begins. Its number may have been another's, of which the end was not told; a list
+    /// of /proc may be ahead of that, and have threads of this one.
+    fn begins(&mut self, pid: u32, ticks: u64) {
+        let Some(running) = self.running.get_mut(&pid) else { return };
+        let threads = &self.threads;
+        running.retain(|tid| threads.get(tid).is_some_and(|thread| thread.named >= ticks));
     }
 
     /// Whether a thread of that process runs, as far as is known.

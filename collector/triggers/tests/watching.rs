@@ -412,10 +412,20 @@ fn a_process_ends_with_its_last_thread_whatever_the_first_one_does() {
         exit_code,
         ..TaskRecord::default()
     };
+    // What /proc lists may be ahead of what is decided on.
+    let listed = |noted| {
+        let threads = [7, 8].map(|tid| KnownThread { tid, name: "server".into(), asleep: None });
+        let listed = KnownProcess { pid: 7, threads: threads.into(), ..KnownProcess::default() };
+        Definition::Processes(vec![KnownProcess { noted: Ticks(noted), ..listed }])
+    };
+    recorder.define(&listed(105 * MS));
     // Its first thread ends, and the other one crashes later.
     recorder.task(0, 100 * MS, RecordKind::Fork, of(7, 7, 0));
     recorder.task(0, 101 * MS, RecordKind::Fork, of(8, 7, 0));
     recorder.task(0, 110 * MS, RecordKind::Exit, of(7, 7, 0));
+    recorder.watcher.nothing_before(Ticks(120 * MS));
+    // Of a process that goes on /proc lists the first thread, too, when it is gone.
+    recorder.define(&listed(130 * MS));
     recorder.task(0, 150 * MS, RecordKind::Exit, of(8, 7, 0x80 | 11));
     // A thread begins another program, in the place of the first.
     recorder.task(0, 200 * MS, RecordKind::Fork, of(9, 9, 0));
