@@ -121,9 +121,9 @@ struct Report {
 }
 
 /// Finds out which part of the recording there are events of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct EventSpan {
-    first: Option<Time>,
+    began: Time,
     overwritten: OverwrittenTime,
     overwritten_ns: u64,
 }
@@ -132,9 +132,8 @@ impl Exporter for EventSpan {
     type Error = Infallible;
 
     fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
-        let first = *self.first.get_or_insert(time);
         if self.overwritten.ends_with(event) {
-            self.overwritten_ns = time.0.saturating_sub(first.0);
+            self.overwritten_ns = time.0.saturating_sub(self.began.0);
         }
         Ok(())
     }
@@ -273,9 +272,14 @@ impl Report {
                 "info tells of one recording: name one capture, or ask `syscollect report` of all"
             );
         }
-        let mut span = EventSpan::default();
+        let (began, overwritten) = (beginning(&session), OverwrittenTime::default());
+        let mut span = EventSpan { began, overwritten, overwritten_ns: 0 };
         let Ok(played) = session.play(&mut span);
-        let report = Self::new(source::names(files), bytes, &session, played);
+        let mut report = Self::new(source::names(files), bytes, &session, played);
+        if report.recorder.is_none() {
+            let whole = report.duration_ns.saturating_add(span.overwritten_ns);
+            report.duration_ns = whole;
+        }
         Ok(Self { overwritten_ns: span.overwritten_ns.min(report.duration_ns), ..report })
     }
 
@@ -361,7 +365,7 @@ impl Report {
         add_line(&mut text, "Machine", self.machine_text());
         add_line(&mut text, "Duration", self.duration_text());
         if let Some(first) = self.first_unix_ns {
-            let held = CalendarTime::of_unix((first + self.overwritten_ns) / 1_000_000_000);
+            let held = CalendarTime::of_unix(first / 1_000_000_000);
             let what = match self.overwritten_ns {
                 0 => "where the first event is",
                 _ => "what it holds; before that only who lived",

@@ -41,6 +41,7 @@ mod engine;
 mod error;
 mod first_functions;
 mod gpu;
+mod held;
 mod kernel_functions;
 mod knowledge;
 mod lane;

@@ -193,7 +193,9 @@ impl Recording for Recordings {
         // In the exporter's place for those that do not play.
         let mut nobody: Vec<_> =
             self.sessions.iter().map(|_| NullExporter::<Stopped>::default()).collect();
-        let output = Output::of_part(exporter, from, to);
+        // Where one overwrote nothing, all of it is played.
+        let held = self.sessions.iter().map(|session| session.held).min().flatten();
+        let output = Output::of_part(exporter, from.max(held), to);
         let shared = SharedOutput { tables: &mut self.tables, output };
         let parts = play_all(&mut self.sessions, &mut nobody, shared)?;
         let mut played = Played::default();

@@ -5,6 +5,7 @@ use crate::chunk_queue::{Decode, FromFile};
 use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
 use crate::gpu::record::TracepointTable;
+use crate::held::oldest_held;
 use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
@@ -45,6 +46,8 @@ pub struct Session {
     pub(crate) known: Knowledge,
     summary: Option<RecorderSummary>,
     pub(crate) losses: Vec<Loss>,
+    /// The oldest event that is held, where older ones were overwritten.
+    pub(crate) held: Option<Time>,
 }
 
 /// Where a recording stands among those of its timeline; by default it is alone.
@@ -153,6 +156,9 @@ impl Session {
         let file_damage = file_damage(&reader, definitions.summary.is_some());
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(file_damage));
         resolver.add_names(definitions.symbols);
+        let held =
+            oldest_held(&reader, &definitions.losses).map(|ticks| (ticks, clock.time(ticks)));
+        held.into_iter().for_each(|held| history.begin_at(held, machine, &mut tables));
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
         tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);
         tables.machines[usize::from(machine.0)] = info;
@@ -170,7 +176,8 @@ impl Session {
             earlier: RowsOfPlays::none(),
         };
         let losses = known.losses.totals();
-        Ok(Self { reader, known, summary: definitions.summary, losses })
+        let held = held.map(|(_, time)| time);
+        Ok(Self { reader, known, summary: definitions.summary, losses, held })
     }
 
     /// Plays what `feed` feeds, in place of the chunks of the capture, and what is left of it then.
@@ -185,7 +192,7 @@ impl Session {
     ) -> Result<Played, E::Error> {
         stoppable(exporter, |exporter| {
             exporter.begin(&self.known.tables)?;
-            let output = Output::of_part(exporter, None, None);
+            let output = Output::of_part(exporter, self.held, None);
             let mut playing = Playing::new(&mut self.known, output);
             let outcome = feed(&mut playing).and_then(|()| playing.finish());
             playing.give_back(&mut self.known);
@@ -291,7 +298,8 @@ impl Recording for Session {
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
         exporter.begin(&self.known.tables)?;
-        let mut playing = Playing::new(&mut self.known, Output::of_part(exporter, from, to));
+        let output = Output::of_part(exporter, from.max(self.held), to);
+        let mut playing = Playing::new(&mut self.known, output);
         let outcome = playing.play_file(&self.reader);
         playing.give_back(&mut self.known);
         self.end(exporter, outcome?)

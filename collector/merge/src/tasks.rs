@@ -64,6 +64,44 @@ impl TaskHistory {
         }
         lifetimes
     }
+
+    /// Nothing is held of what was before these ticks but its state: who lives then did not begin
+    /// in what is told, and who has ended is not told of.
+    pub(crate) fn begin_at(
+        &mut self,
+        (ticks, time): (Ticks, Time),
+        machine: MachineId,
+        tables: &mut Tables,
+    ) {
+        let lives_on = |end: Option<Time>| end.is_none_or(|end| end >= time);
+        // Rows have the last names; an earlier one is told where that comes later.
+        let later = self.lifecycle.iter().filter(|(at, _)| *at >= ticks.0);
+        let renamed: FxHashSet<ThreadId> = later
+            .filter_map(|(_, event)| match event {
+                TaskEvent::Lifecycle(LifecycleEvent::ThreadName(thread, _)) => Some(*thread),
+                _ => None,
+            })
+            .collect();
+        self.first_names.retain(|(thread, _)| renamed.contains(thread));
+        self.lifecycle.retain(|(at, event)| match event {
+            _ if *at >= ticks.0 => true,
+            TaskEvent::Lifecycle(event) => match event {
+                LifecycleEvent::ProcessStart(_) | LifecycleEvent::ThreadStart(_) => false,
+                LifecycleEvent::ThreadName(thread, _) => renamed.contains(thread),
+                _ => true,
+            },
+            _ => true,
+        });
+        let Tables { processes, threads, .. } = tables;
+        for row in threads.iter_mut().filter(|row| lives_on(row.end)) {
+            if processes[row.process.index()].machine == machine {
+                row.start = row.start.filter(|start| *start >= time);
+            }
+        }
+        for row in processes.iter_mut().filter(|row| row.machine == machine && lives_on(row.end)) {
+            row.start = row.start.filter(|start| *start >= time);
+        }
+    }
 }
 
 /// The kinds of records that tell of tasks.

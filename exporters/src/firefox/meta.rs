@@ -11,6 +11,8 @@ use syscollect_model::{ClockSource, Loss, LossCause, RecorderSummary, SessionInf
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProfileSpan {
     pub(super) origin: u64,
+    /// Where what is shown begins.
+    pub(super) begin: u64,
     pub(super) end: u64,
 }
 
@@ -35,7 +37,7 @@ pub(super) fn meta(
     let mut meta = json!({
         "interval": milliseconds(config.interval),
         "startTime": start_time(session, span.origin),
-        "profilingStartTime": 0.0,
+        "profilingStartTime": milliseconds(span.begin - span.origin),
         // The viewer leaves out what lies at the end itself, so the end is an interval later, as
         // where it is not told.
         "profilingEndTime": milliseconds((span.end - span.origin).saturating_add(config.interval)),

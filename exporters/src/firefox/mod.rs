@@ -61,7 +61,7 @@ use std::io::Write;
 use syscollect_model::{
     CpuId, Crash, Event, Exporter, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, ProcessId,
     RecorderSummary, Sample, SchedulingGap, Scope, SessionInfo, Switch, Tables, ThreadId, Time,
-    TrackId, Wakeup,
+    TrackId, Wakeup, records_overwritten,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -120,6 +120,8 @@ pub struct FirefoxExporter<W> {
     timeline: Timeline,
     /// Time of the first event, or when the clocks were first read, and of the last event.
     origin: Option<Time>,
+    /// The first event.
+    first: Option<Time>,
     last: Time,
     /// What was known at the end.
     ended: EndedProfile,
@@ -185,6 +187,7 @@ impl<W: Write> FirefoxExporter<W> {
             cpus: RunningThreads::default(),
             timeline: Timeline::default(),
             origin: None,
+            first: None,
             last: Time(0),
             ended: EndedProfile::default(),
         }
@@ -515,8 +518,7 @@ impl<W: Write> FirefoxExporter<W> {
     }
 
     /// One marker for each process that is written: what it was started as.
-    fn describe_processes(&mut self, tables: &Tables) {
-        let origin = self.origin.unwrap_or_default().0;
+    fn describe_processes(&mut self, begin: u64, tables: &Tables) {
         let mut seen: Vec<bool> = vec![false; tables.processes.len()];
         for index in 0..self.threads.states.len() {
             let process = tables.threads[index].process;
@@ -532,7 +534,7 @@ impl<W: Write> FirefoxExporter<W> {
             if !row.command_line.is_empty() {
                 let data =
                     Data::Process { command: row.command_line.join(" "), parent: row.parent_pid };
-                let at = row.start.map_or(origin, |time| time.0.max(origin));
+                let at = row.start.map_or(begin, |time| time.0.max(begin));
                 self.marker(main, "Process", (Category::Other, Timing::Instant(at)), data, tables);
             } else {
                 // Its track needs its first thread all the same.
@@ -562,6 +564,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         let origin = self.origin.get_or_insert(time);
         *origin = (*origin).min(time);
+        self.first.get_or_insert(time);
         self.last = time;
         let time = time.0;
         match event {
@@ -620,9 +623,12 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         }
         self.close_all(tables);
         self.keep_main_threads(tables);
-        self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
-        let span = ProfileSpan { origin, end: end.max(origin) };
+        // What was overwritten is not shown as if nothing had happened.
+        let first = self.first.filter(|_| records_overwritten(losses) > 0);
+        let begin = first.map_or(origin, |first| first.0);
+        self.describe_processes(begin, tables);
+        let span = ProfileSpan { origin, begin, end: end.max(origin) };
         let mut threads = ended::threads(
             std::mem::take(&mut self.threads.states),
             &self.config.session,

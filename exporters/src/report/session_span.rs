@@ -17,8 +17,8 @@ pub(super) struct SessionSpan {
     /// Events before the part that was asked for told who was in which state.
     led_up: bool,
     overwritten: OverwrittenTime,
-    /// How long it was.
-    overwritten_ns: u64,
+    /// Where it ended.
+    kept_since: Option<u64>,
 }
 
 /// What begins with an event.
@@ -73,7 +73,7 @@ impl SessionSpan {
     pub(super) fn begins_anew(&mut self, now: u64, event: &Event) -> bool {
         let anew = self.overwritten.ends_with(event);
         if anew {
-            self.overwritten_ns = now.saturating_sub(self.first());
+            self.kept_since = Some(now);
         }
         anew
     }
@@ -101,15 +101,17 @@ impl SessionSpan {
 
     /// When the first event was that was kept.
     pub(super) fn start_ns(&self) -> u64 {
-        self.first() + self.overwritten_ns
+        self.kept_since.unwrap_or(self.first())
     }
 
     pub(super) fn duration_ns(&self) -> u64 {
         self.last.saturating_sub(self.start_ns())
     }
 
+    /// How much of what was asked for was overwritten, from its beginning on.
     pub(super) fn overwritten_ns(&self) -> u64 {
-        self.overwritten_ns
+        let from = self.part.and_then(|part| part.from).map_or(0, |from| from.0);
+        self.kept_since.map_or(0, |since| since.saturating_sub(from.max(self.began)))
     }
 
     /// How long the recording was, as the recorder says; of a part it says nothing.
