@@ -63,6 +63,18 @@ impl<'a> Flight<'a> {
         Ok(serde_json::from_str(&output.stdout)?)
     }
 
+    /// The recorder's process.
+    pub(super) fn recorder_id(&self) -> u32 {
+        self.recorder.id()
+    }
+
+    /// Ends it so that it can do nothing any more.
+    pub(super) fn kill(self) -> Result<()> {
+        signal(self.recorder.id(), libc::SIGKILL);
+        wait(self.recorder)?;
+        Ok(())
+    }
+
     /// Ends it as whoever asks does.
     pub(super) fn stop(self) -> Result<()> {
         let asked = finish(&mut self.ask(&["stop"]))?;
@@ -74,15 +86,22 @@ impl<'a> Flight<'a> {
     }
 }
 
-/// Switches of a snapshot; it has to be whole, but for what newer events overwrote, and to say why
-/// it was taken.
-fn checked(context: &Context, capture: &Path, reason: &str) -> Result<u64> {
+/// What `info` says of a snapshot, which has to have its end.
+pub(super) fn checked_whole(context: &Context, capture: &Path) -> Result<Value> {
     let info = context.info(capture)?;
-    ensure!(number(&info, "lost")? == 0, "{}: {}", capture.display(), info["losses"]);
     let stop = info.pointer("/recorder/stop_reason").and_then(Value::as_str);
     ensure!(stop == Some(StopReason::Snapshot.name()), "it says that it ended by {stop:?}");
     let reader = CaptureReader::open(capture)?;
     ensure!(reader.is_complete(), "{} has no end", capture.display());
+    Ok(info)
+}
+
+/// Switches of a snapshot; it has to be whole, but for what newer events overwrote, and to say why
+/// it was taken.
+fn checked(context: &Context, capture: &Path, reason: &str) -> Result<u64> {
+    let info = checked_whole(context, capture)?;
+    ensure!(number(&info, "lost")? == 0, "{}: {}", capture.display(), info["losses"]);
+    let reader = CaptureReader::open(capture)?;
     let mark = reader.definitions().filter_map(|definition| match definition {
         Ok(Definition::Session(session)) => session.snapshot,
         _ => None,
@@ -102,8 +121,7 @@ pub(crate) fn flight(context: &Context) -> Result<String> {
     let (socket, folder) = (place.path().join("socket"), context.path("flight"));
     fs::create_dir(&folder)?;
     let killed = Flight::start(context, &socket, &folder)?;
-    signal(killed.recorder.id(), libc::SIGKILL);
-    wait(killed.recorder)?;
+    killed.kill()?;
     ensure!(socket.exists(), "a killed recorder cannot remove its socket");
 
     let flight = Flight::start(context, &socket, &folder)?;

@@ -21,9 +21,9 @@ const SECONDS: u64 = 4;
 /// Of a hundred of the honest program's samples so many may lack outer frames. When others were
 /// noted first it was 24 of them.
 const MOST_CUT: u64 = 4;
-/// It sleeps between its turns, which a fast machine does in 17 microseconds: there were 120 to 400
-/// samples.
-const SAMPLES_LEAST: u64 = 50;
+/// It sleeps between its turns, which a fast machine does in a few microseconds: there were 38 to
+/// 400 samples.
+const SAMPLES_LEAST: u64 = 15;
 
 /// What it may cost: a part of a CPU that each user has for being looked at, and what that makes
 /// the system do. In the bound of others is what a recorder uses at rest, here it is not.

@@ -17,6 +17,7 @@ mod doctor;
 pub(crate) mod failures;
 pub(crate) mod files;
 mod flight;
+mod flight_bad_days;
 mod flight_storm;
 mod full_rate;
 mod gpu;
@@ -127,6 +128,7 @@ const TESTS: &[Test] = &[
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
     test!("flight", flight::flight),
+    test!("flight-bad-days", flight_bad_days::bad_days, needs "user_probes"),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
     test!("triggers", triggers::triggers, needs "user_probes"),

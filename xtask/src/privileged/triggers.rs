@@ -35,7 +35,7 @@ struct Case {
     is_timed: bool,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         name: "slow",
         cause: "zone request > 150ms",
@@ -43,6 +43,15 @@ const CASES: [Case; 7] = [
         near_miss: 10,
         enough: 300,
         said: "request",
+        is_timed: true,
+    },
+    Case {
+        name: "call",
+        cause: "function syscollect_stalls > 150ms",
+        what: "function",
+        near_miss: 10,
+        enough: 300,
+        said: "function syscollect_stalls took",
         is_timed: true,
     },
     Case {
@@ -109,7 +118,10 @@ pub(crate) fn triggers(context: &Context) -> Result<String> {
     fs::create_dir(&folder)?;
     let given: Vec<String> =
         CASES.iter().map(|case| format!("{}: {}, pause 5s", case.name, case.cause)).collect();
-    let options: Vec<&str> = given.iter().flat_map(|given| ["--trigger", given]).collect();
+    let mut options: Vec<&str> = given.iter().flat_map(|given| ["--trigger", given]).collect();
+    let functions = ["syscollect_stalls", "syscollect_stalls_too"]
+        .map(|function| format!("{}:{function}", context.load.display()));
+    options.extend(functions.iter().flat_map(|function| ["--function", function]));
     let flight = Flight::start_with(context, &socket, &folder, &options)?;
     for case in &CASES {
         // What ends a program is no near miss of what does not.

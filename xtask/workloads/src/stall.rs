@@ -24,6 +24,13 @@ pub(crate) fn run(what: &str, size: u64) -> Result<()> {
         }),
         "message" => marked(|| message!("alarm {size}")),
         "plot" => marked(|| plot!("queue length", size)),
+        "function" => {
+            // Another function that is probed may take as long as it wants.
+            syscollect_stalls_too(if size < 100 { 300 } else { 1 });
+            syscollect_stalls(size);
+            report();
+            Ok(())
+        }
         "blocked" => join(named("sleeper", move || {
             std::thread::sleep(time);
             report();
@@ -40,6 +47,22 @@ pub(crate) fn run(what: &str, size: u64) -> Result<()> {
         }
         _ => bail!("nothing called {what} can be done"),
     }
+}
+
+/// Takes so many milliseconds.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn syscollect_stalls(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    std::hint::black_box(milliseconds);
+}
+
+/// The same.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn syscollect_stalls_too(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    std::hint::black_box(milliseconds + 1);
 }
 
 fn marked(work: impl FnOnce()) -> Result<()> {

@@ -1,0 +1,128 @@
+//! Bad days of a flight recorder: a trigger whose cause comes many thousand times a second, a disk
+//! that is full, a recorder that stands still, one that is killed while it writes. After each it
+//! goes on, or the next one does, and the next snapshot is whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::context::{Context, number, signal, text, until, wait};
+use super::failures::Mounted;
+use super::flight::{Flight, checked_whole};
+
+/// Zones that are each a cause, as fast as two threads mark them.
+const STORM_ZONES: u64 = 400_000;
+/// How long the recorder stands still.
+const STANDSTILL: Duration = Duration::from_secs(3);
+/// What it is killed in: the first moments of a snapshot.
+const INTO_SNAPSHOT: Duration = Duration::from_millis(40);
+
+/// All of them, one after the other.
+pub(crate) fn bad_days(context: &Context) -> Result<String> {
+    let disk = Mounted::tmpfs(context.path("bad-days"), "size=1m")?;
+    let folder = disk.folder().to_path_buf();
+    let socket = context.path("bad-days-socket");
+    let options = ["--most", "3", "--trigger", "storm: zone turn > 1ns, pause 1s, last 1s"];
+    let flight = Flight::start_with(context, &socket, &folder, &options)?;
+
+    let full = full_disk(&flight, &folder)?;
+    remount(&folder, "size=512m")?;
+    let storm = storm(context, &flight)?;
+    let standstill = standstill(context, &flight, &folder)?;
+
+    // Killed while it writes: what was written is there, and counts among those that are kept.
+    signal(flight.recorder_id(), libc::SIGUSR1);
+    std::thread::sleep(INTO_SNAPSHOT);
+    flight.kill()?;
+    let left = files(&folder).len();
+    let flight = Flight::start_with(context, &socket, &folder, &options)?;
+    let next = snapshot_by_signal(&flight, &folder)?;
+    checked_whole(context, &next)?;
+    let kept = files(&folder);
+    ensure!(kept.len() <= 3, "more than three are kept, of {left} before: {kept:?}");
+    flight.stop()?;
+    Ok(format!("{full}; {storm}; {standstill}; killed while it wrote, the next one is whole"))
+}
+
+/// A snapshot that finds no room is told of, and the recorder goes on.
+fn full_disk(flight: &Flight<'_>, folder: &Path) -> Result<String> {
+    let fills = vec![0; 900 << 10];
+    fs::write(folder.join("filling"), fills)?;
+    signal(flight.recorder_id(), libc::SIGUSR1);
+    until("the snapshot that finds no room", || {
+        let failed = flight.status().and_then(|status| number(&status, "failed")).ok()?;
+        (failed == 1).then_some(())
+    })?;
+    fs::remove_file(folder.join("filling"))?;
+    let empty =
+        files(folder).into_iter().find(|path| fs::metadata(path).is_ok_and(|data| data.len() == 0));
+    ensure!(empty.is_none(), "an empty file is left: {empty:?}");
+    Ok("a full disk is told of".into())
+}
+
+/// Each of many zones is a cause; few snapshots are taken, and all others are counted.
+fn storm(context: &Context, flight: &Flight<'_>) -> Result<String> {
+    let count = context.times(STORM_ZONES).to_string();
+    let mut load = Command::new(&context.load);
+    let load = load.args(["marks", "2", &count]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = wait(load.spawn()?)?;
+    ensure!(output.status.success(), "the load ended with {}", output.status);
+    let status = flight.status()?;
+    let of_storm = |what: &str| -> Result<u64> {
+        let trigger = status.pointer("/triggers/triggers/0").context("it has a trigger")?;
+        number(trigger, what)
+    };
+    let (events, fired, paused) = (of_storm("events")?, of_storm("fired")?, of_storm("paused")?);
+    let words = format!("{events} causes in a row made {fired} snapshots");
+    ensure!(events > context.times(STORM_ZONES) / 10, "{words}");
+    ensure!((1..20).contains(&fired) && fired + paused == events, "{words}, {paused} paused");
+    until("the snapshots of the storm", || {
+        let status = flight.status().ok()?;
+        let done = number(&status, "snapshots").ok()? + number(&status, "failed").ok()?;
+        (done > fired && number(&status, "writing").ok()? == 0).then_some(())
+    })?;
+    Ok(words)
+}
+
+/// What happens while the recorder stands still is recorded as far as lanes have room, and all else
+/// is counted.
+fn standstill(context: &Context, flight: &Flight<'_>, folder: &Path) -> Result<String> {
+    signal(flight.recorder_id(), libc::SIGSTOP);
+    let mut load = Command::new(&context.load);
+    let times = context.times(200_000).to_string();
+    let load = load.args(["ping-pong", &times, "0"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut load = load.spawn()?;
+    std::thread::sleep(STANDSTILL);
+    signal(flight.recorder_id(), libc::SIGCONT);
+    load.wait()?;
+    let taken = snapshot_by_signal(flight, folder)?;
+    let info = checked_whole(context, &taken)?;
+    let lost = number(&info, "lost")?;
+    Ok(format!("after {STANDSTILL:.0?} of standing still {lost} records are counted as lost"))
+}
+
+/// A snapshot that a signal asks for.
+fn snapshot_by_signal(flight: &Flight<'_>, folder: &Path) -> Result<PathBuf> {
+    let before = files(folder);
+    signal(flight.recorder_id(), libc::SIGUSR1);
+    until("the snapshot that a signal asks for", || {
+        let is_new = |path: &PathBuf| {
+            !before.contains(path) && path.extension().is_some_and(|end| end == "syscap")
+        };
+        files(folder).into_iter().find(is_new)
+    })
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path()).collect()
+}
+
+fn remount(folder: &Path, options: &str) -> Result<()> {
+    let options = format!("remount,{options}");
+    let status = Command::new("mount").args(["-o", &options, text(folder)?]).status()?;
+    ensure!(status.success(), "cannot make the disk larger: {status}");
+    Ok(())
+}
