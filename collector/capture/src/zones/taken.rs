@@ -71,6 +71,8 @@ pub(super) struct Arenas {
     root: Mutex<PathBuf>,
     found: Sender<WatchEvent>,
     state: Mutex<TakenState>,
+    /// Held by who takes an arena: each is taken once.
+    taking: Mutex<()>,
 }
 
 struct TakenState {
@@ -111,7 +113,8 @@ impl Arenas {
             exited: Exited::new(clock),
             refused: FxHashSet::default(),
         };
-        Self { root: Mutex::new(root.to_path_buf()), found, state: Mutex::new(state) }
+        let root = Mutex::new(root.to_path_buf());
+        Self { root, found, state: Mutex::new(state), taking: Mutex::new(()) }
     }
 
     /// Below which /proc is found.
@@ -188,6 +191,13 @@ impl Arenas {
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
         let place = ArenaLocation::of(&root, pid, path, found.id);
+        // Who hears of rings and who looks for arenas may both have found it: the second would take
+        // the first one's lock for another recorder's, and read beside it.
+        let _alone = lock(&self.taking);
+        if let Some(taken) = self.known(found.id) {
+            lock(&self.state).give_back(pid, found.user, 0);
+            return Ok(taken);
+        }
         let arena = found
             .take(announced)
             .inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;

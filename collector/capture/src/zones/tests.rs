@@ -1,9 +1,9 @@
 //! Scenarios of instrumented programs, told by fake ones in this process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
 use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks};
 use syscollect_records::{RecordKind, ZoneChunk, ZoneLogChunk};
@@ -13,6 +13,7 @@ use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ValueType, item_words};
 
 use super::ZoneNotice;
+use super::arena::FoundArena;
 use super::discovery::Discovery;
 use super::fake::{FakeProcess, FakeProgram, FakeThread};
 use super::source::Follower;
@@ -73,6 +74,21 @@ impl Watcher {
         self.discovery.poll_arenas();
         self.discovery.roll_call().into_iter().for_each(|job| self.discovery.add(job));
         self.discover();
+    }
+
+    /// Two threads that have both found an arena take it; under which numbers they have it.
+    fn take_at_once(&self, program: &FakeProgram) -> [u32; 2] {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", program.descriptor()));
+        let both_found = Barrier::new(2);
+        let take = || {
+            let found = FoundArena::at(&path).expect("it is there");
+            both_found.wait();
+            self.arenas.take(program.pid(), &path, &found, None).expect("it can be had").client
+        };
+        std::thread::scope(|threads| {
+            let other = threads.spawn(take);
+            [take(), other.join().expect("it takes it")]
+        })
     }
 
     fn set_root(&self, root: &Path) {
@@ -574,4 +590,19 @@ fn two_programs_in_one_process_are_two_clients() {
     let by_client: Vec<_> =
         recorder.zones().iter().map(|(_, prefix, words)| (prefix.client, words[1])).collect();
     assert_eq!(by_client, [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn an_arena_that_is_found_twice_at_once_is_read_once() {
+    for _ in 0..50 {
+        let mut recorder = Recorder::new();
+        let program = FakeProgram::new();
+        let thread = program.thread(7001);
+        let [first, second] = recorder.watcher.take_at_once(&program);
+        assert_eq!(first, second);
+        recorder.notify(program.announcement(&thread));
+        zones(thread, 1..4);
+        recorder.drain(true);
+        assert_eq!(recorder.locations(7001), [1, 2, 3]);
+    }
 }
