@@ -128,7 +128,7 @@ const TESTS: &[Test] = &[
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
     test!("flight", flight::flight),
-    test!("flight-bad-days", flight_bad_days::bad_days, needs "user_probes"),
+    test!("flight-bad-days", flight_bad_days::bad_days),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
     test!("triggers", triggers::triggers, needs "user_probes"),
