@@ -5,14 +5,15 @@
 //!
 //! Where even that has no room, each user and each process has a share of it.
 
+mod lives;
 mod shares;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
+use lives::{LifeOwner, ProcessLives};
 use rustc_hash::FxHashMap;
-use shares::{Claim, ClaimRank, LifeOwner, LifetimeShares};
-
+use shares::{Claim, ClaimRank, LifetimeShares};
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, Fold, KnownProcess, UserOf};
@@ -59,7 +60,7 @@ impl Fold for TaskFold {
         }
         let mapped = mappings_of_ended(&folded, &tasks);
         let claim_of = |one: &Kept<'_>| tasks.claim(one, &mapped);
-        let mut shares = LifetimeShares::of(&tasks);
+        let mut shares = LifetimeShares::of(&tasks.lives);
         for chunk in &folded {
             visit(chunk, |one| shares.claim(tasks.owner(one), claim_of(one), one.bytes()));
         }
@@ -154,11 +155,7 @@ fn filter_notes(chunk: Chunk, is_kept: &mut impl FnMut(&Kept<'_>) -> bool) -> Op
 fn mappings_of_ended(chunks: &[Chunk], tasks: &Tasks) -> FxHashMap<u32, u64> {
     let mut last = FxHashMap::default();
     for change in mapping_chunks(chunks).flat_map(|chunk| changes(&chunk.data)) {
-        let ended = match tasks.owner_now(change.pid) {
-            LifeOwner::Life(life) => !tasks.lives[life].is_running,
-            LifeOwner::Unrecorded(_) => false,
-        };
-        if ended {
+        if tasks.lives.ended(tasks.lives.last_of(change.pid)).is_some() {
             let known = last.entry(change.pid).or_default();
             *known = change.time.max(*known);
         }
@@ -213,7 +210,7 @@ struct TaskLifetime {
     ended: Option<u64>,
     /// Its last record.
     last: u64,
-    /// Of which process it is: the place in [`Tasks::lives`].
+    /// Of which process it is: the place in the [`ProcessLives`].
     life: usize,
     /// Something that lives when the oldest event happens is named or mapped by it.
     needed: bool,
@@ -225,27 +222,11 @@ impl TaskLifetime {
     }
 }
 
-/// From a process's beginning to its end. Its number may be another's before and after that.
-#[derive(Clone, Copy, Debug)]
-struct ProcessLife {
-    pid: u32,
-    /// Ticks; 0 where that was not seen.
-    began: u64,
-    /// Which process forked it, if that was seen.
-    parent: Option<LifeOwner>,
-    /// The last record of it.
-    last: u64,
-    /// Whether a thread of it runs.
-    is_running: bool,
-}
-
 /// The lifetimes of all threads that records report.
 #[derive(Default)]
 struct Tasks {
     lifetimes: BTreeMap<LifetimeKey, TaskLifetime>,
-    lives: Vec<ProcessLife>,
-    /// Which of these had a number, the last one last.
-    lives_of: FxHashMap<u32, Vec<usize>>,
+    lives: ProcessLives,
     /// Processes whose mappings a child has that has not begun another program.
     inherited: BTreeSet<u32>,
     /// Processes that have ended before, and whose mappings nobody has.
@@ -274,7 +255,11 @@ impl Tasks {
     }
 
     fn record(&mut self, ticks: u64, record: &TaskRecord, before: u64) {
-        let life = self.life_of(ticks, record);
+        let TaskRecord { tid, tgid, parent_tgid, .. } = *record;
+        let life = match kind(record) {
+            Some(RecordKind::Fork) if tid == tgid => self.lives.begin(tgid, parent_tgid, ticks),
+            _ => self.lives.go_on(tgid, ticks),
+        };
         let lifetime = self.lifetimes.entry((record.tid, record.start_time)).or_default();
         lifetime.tgid = record.tgid;
         lifetime.last = ticks;
@@ -305,53 +290,9 @@ impl Tasks {
         }
     }
 
-    /// Of which process a record is, all before it being known.
-    fn life_of(&mut self, ticks: u64, record: &TaskRecord) -> usize {
-        let TaskRecord { tid, tgid, parent_tgid, .. } = *record;
-        let begins = kind(record) == Some(RecordKind::Fork) && tid == tgid;
-        let known = self.lives_of.get(&tgid).and_then(|lives| lives.last().copied());
-        if let Some(life) = known.filter(|_| !begins) {
-            self.lives[life].last = ticks;
-            return life;
-        }
-        let parent = begins.then(|| self.owner_now(parent_tgid));
-        let began = if begins { ticks } else { 0 };
-        let life = self.lives.len();
-        self.lives.push(ProcessLife { pid: tgid, began, parent, last: ticks, is_running: false });
-        self.lives_of.entry(tgid).or_default().push(life);
-        life
-    }
-
-    fn owner_now(&self, pid: u32) -> LifeOwner {
-        let life = self.lives_of.get(&pid).and_then(|lives| lives.last());
-        life.map_or(LifeOwner::Unrecorded(pid), |life| LifeOwner::Life(*life))
-    }
-
     fn find_running(&mut self) {
         let running = self.lifetimes.values().filter(|lifetime| lifetime.ended.is_none());
-        running.for_each(|lifetime| self.lives[lifetime.life].is_running = true);
-    }
-
-    /// Who has what belongs to a process: itself while it runs, who forked it when it has ended and
-    /// that is known.
-    fn owner_of_ended(&self, owner: LifeOwner) -> Option<LifeOwner> {
-        match owner {
-            LifeOwner::Life(life) => {
-                self.lives[life].parent.filter(|_| !self.lives[life].is_running)
-            }
-            // Something was recorded of it later.
-            LifeOwner::Unrecorded(pid) => {
-                let first = *self.lives_of.get(&pid)?.first()?;
-                (self.lives[first].began == 0).then_some(LifeOwner::Life(first))
-            }
-        }
-    }
-
-    fn pid(&self, owner: LifeOwner) -> u32 {
-        match owner {
-            LifeOwner::Life(life) => self.lives[life].pid,
-            LifeOwner::Unrecorded(pid) => pid,
-        }
+        running.for_each(|lifetime| self.lives.set_running(lifetime.life));
     }
 
     /// Of which process that is. Mappings have times of another clock: they are the last one's that
@@ -364,22 +305,14 @@ impl Tasks {
                     LifeOwner::Life(lifetime.life)
                 })
             }
-            Kept::Mapping { change, .. } => self.owner_now(change.pid),
-            Kept::Process(process) => {
-                let lives = self.lives_of.get(&process.pid).map_or(&[][..], Vec::as_slice);
-                let had = lives.partition_point(|life| self.lives[*life].began <= process.noted.0);
-                let life = had.checked_sub(1).map(|had| lives[had]);
-                life.map_or(LifeOwner::Unrecorded(process.pid), LifeOwner::Life)
-            }
+            Kept::Mapping { change, .. } => self.lives.last_of(change.pid),
+            Kept::Process(process) => self.lives.at(process.pid, process.noted.0),
         }
     }
 
     /// When that is to give way; `mapped` is when processes that have ended got their last mapping.
     fn claim(&self, one: &Kept<'_>, mapped: &FxHashMap<u32, u64>) -> Claim {
-        let ended = match self.owner(one) {
-            LifeOwner::Life(life) => Some(self.lives[life]).filter(|life| !life.is_running),
-            LifeOwner::Unrecorded(_) => None,
-        };
+        let ended = self.lives.ended(self.owner(one));
         match one {
             Kept::Task(ticks, record) => {
                 let lifetime = self.lifetimes.get(&(record.tid, record.start_time));

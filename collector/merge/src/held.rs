@@ -1,16 +1,31 @@
 //! Where what a recording holds begins, of which older events gave way to newer ones.
 
-use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, LossOrigin, Retention, Ticks};
+use syscollect_model::{
+    ClockMap, Lane, LaneClock, LaneKind, LossCause, LossOrigin, Retention, Ticks, Time,
+};
 use syscollect_store::{CaptureReader, LaneLoss};
+
+/// When the oldest event was that is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OldestHeld {
+    pub(crate) ticks: Ticks,
+    pub(crate) time: Time,
+}
 
 /// The oldest event that is held of a recording that overwrote its beginning: of what was before,
 /// the file has only what it led to. `None` where nothing gave way.
-pub(crate) fn oldest_held(reader: &CaptureReader, declared: &[LaneLoss]) -> Option<Ticks> {
+pub(crate) fn oldest_held(
+    reader: &CaptureReader,
+    declared: &[LaneLoss],
+    clock: &ClockMap,
+) -> Option<OldestHeld> {
     if !declared.iter().any(overwrote) {
         return None;
     }
     let lanes = reader.lanes().into_iter().filter(|lane: &Lane| gives_way(lane.kind));
-    lanes.filter_map(|lane| reader.chunks(lane).first()).map(|chunk| chunk.first).min()
+    let firsts = lanes.filter_map(|lane| reader.chunks(lane).first()).map(|chunk| chunk.first);
+    let ticks = firsts.min()?;
+    Some(OldestHeld { ticks, time: clock.time(ticks) })
 }
 
 fn overwrote(loss: &LaneLoss) -> bool {

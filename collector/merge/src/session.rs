@@ -156,8 +156,7 @@ impl Session {
         let file_damage = file_damage(&reader, definitions.summary.is_some());
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(file_damage));
         resolver.add_names(definitions.symbols);
-        let held =
-            oldest_held(&reader, &definitions.losses).map(|ticks| (ticks, clock.time(ticks)));
+        let held = oldest_held(&reader, &definitions.losses, &clock);
         held.into_iter().for_each(|held| history.begin_at(held, machine, &mut tables));
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
         tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);
@@ -176,7 +175,7 @@ impl Session {
             earlier: RowsOfPlays::none(),
         };
         let losses = known.losses.totals();
-        let held = held.map(|(_, time)| time);
+        let held = held.map(|held| held.time);
         Ok(Self { reader, known, summary: definitions.summary, losses, held })
     }
 

@@ -1,6 +1,7 @@
 //! Who lived when: processes and threads, from what was there when the
 //! recording began and from the records of fork, exec, exit and rename.
 
+use crate::held::OldestHeld;
 use crate::lane::Record;
 use crate::losses::Losses;
 use crate::mappings::text;
@@ -69,7 +70,7 @@ impl TaskHistory {
     /// in what is told, and who has ended is not told of.
     pub(crate) fn begin_at(
         &mut self,
-        (ticks, time): (Ticks, Time),
+        OldestHeld { ticks, time }: OldestHeld,
         machine: MachineId,
         tables: &mut Tables,
     ) {

@@ -102,10 +102,10 @@ pub enum Popped {
 /// ([`Self::spanning`]); the lives of tasks and their mappings stay here, too, with
 /// a room of their own of a quarter of the buffer (2 to 64 MiB): they are folded
 /// ([`Fold`]) to half of it, and of what comes meanwhile the oldest give way where
-/// that is not enough. Stacks stay
-/// here as well; those go that no event needs, for which the programs are made to
-/// forget what they have sent ([`Self::wants_stacks_anew`]), and where these are
-/// not enough the oldest of the process that has most, of the user who has most.
+/// that is not enough. Stacks stay here as well; those go that no event needs, for
+/// which the programs are made to forget what they have sent
+/// ([`Self::wants_stacks_anew`]), and where these are not enough the oldest of the
+/// process that has most, of the user who has most.
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,

@@ -2,7 +2,7 @@
 //! ask for.
 
 use crate::cause::{Cause, NamePattern};
-use crate::found::{SeenTriggers, Triggers};
+use crate::found::{TriggerSet, Triggers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::ZoneLogChunk;
@@ -48,7 +48,8 @@ pub(crate) struct ClientLogs {
     /// Entries that are kept of each program, and of all.
     entries_of: FxHashMap<u32, usize>,
     entries: usize,
-    pub(crate) seen: SeenTriggers,
+    /// Those for which there is something that is called as they ask.
+    pub(crate) seen: TriggerSet,
     unfollowed: u64,
     /// Of the main set of frames, which has no name.
     main: Option<NamedEntry>,
@@ -80,7 +81,7 @@ impl ClientLogs {
             programs: 0,
             entries_of: FxHashMap::default(),
             entries: 0,
-            seen: SeenTriggers::default(),
+            seen: TriggerSet::default(),
             unfollowed: 0,
             main,
         }

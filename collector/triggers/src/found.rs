@@ -36,11 +36,11 @@ pub(crate) enum Occurrence {
     Value { name: Arc<str>, value: f64 },
 }
 
-/// The triggers that something was seen for which they ask by its name.
+/// Some of the triggers, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SeenTriggers(u64);
+pub(crate) struct TriggerSet(u64);
 
-impl SeenTriggers {
+impl TriggerSet {
     pub(crate) fn add(&mut self, triggers: &[usize]) {
         triggers.iter().for_each(|trigger| self.0 |= 1 << trigger);
     }

@@ -2,7 +2,7 @@
 //! take too long.
 
 use crate::cause::{Cause, Condition, NamePattern};
-use crate::found::{FoundCause, Occurrence, SeenTriggers, Triggers};
+use crate::found::{FoundCause, Occurrence, TriggerSet, Triggers};
 use crate::zones::TicksLimits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ pub(crate) struct Hits {
     asked_functions: Vec<(usize, NamePattern)>,
     asked_pairs: Vec<(usize, NamePattern)>,
     probes: FxHashMap<u32, AskedProbe>,
-    pub(crate) seen: SeenTriggers,
+    /// Those for which there is something that is called as they ask.
+    pub(crate) seen: TriggerSet,
     open: FxHashMap<u32, OpenProbes>,
     /// Whatever is open may have ended in what is not seen.
     is_blind: bool,

@@ -125,6 +125,9 @@ impl Threads {
         let Some(running) = self.running.get_mut(&pid) else { return };
         let threads = &self.threads;
         running.retain(|tid| threads.get(tid).is_some_and(|thread| thread.named >= ticks));
+        if running.is_empty() {
+            self.running.remove(&pid);
+        }
     }
 
     /// Whether a thread of that process runs, as far as is known.

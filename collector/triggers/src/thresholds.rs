@@ -1,7 +1,7 @@
 //! Values that cross what they may be: once until they came back.
 
 use crate::cause::{Cause, Comparison, NamePattern};
-use crate::found::{FoundCause, Occurrence, SeenTriggers};
+use crate::found::{FoundCause, Occurrence, TriggerSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::CounterRecord;
@@ -29,7 +29,8 @@ pub(crate) struct Thresholds {
     asked: FxHashMap<u64, (Arc<str>, Vec<usize>)>,
     /// Those that are beyond now.
     beyond: FxHashSet<(usize, ValueSource)>,
-    pub(crate) seen: SeenTriggers,
+    /// Those for which there is something that is called as they ask.
+    pub(crate) seen: TriggerSet,
     unfollowed: u64,
 }
 

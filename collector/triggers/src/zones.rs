@@ -3,7 +3,7 @@
 use crate::cause::{Cause, NamePattern};
 use crate::client_logs::{ClientLogs, NamedEntry};
 use crate::duration_limit::TicksLimit;
-use crate::found::{FoundCause, Occurrence};
+use crate::found::{FoundCause, Occurrence, TriggerSet};
 use crate::threads::Threads;
 use crate::thresholds::{Thresholds, ValueSource};
 use rustc_hash::FxHashMap;
@@ -27,8 +27,8 @@ pub(crate) type TicksLimits = FxHashMap<usize, TicksLimit>;
 struct OpenZone {
     location: u32,
     began: u64,
-    /// The triggers that found it stuck, a bit each.
-    stuck: u64,
+    /// The triggers that found it stuck.
+    stuck: TriggerSet,
 }
 
 /// An async zone that is, and the thread on which it began.
@@ -43,7 +43,7 @@ struct OpenAsyncZone {
 struct OpenFrame {
     began: u64,
     tid: u32,
-    stuck: u64,
+    stuck: TriggerSet,
 }
 
 /// What is open of a program and may end on any of its threads.
@@ -67,13 +67,13 @@ impl OpenOfProgram {
     }
 }
 
-/// Something that is open: what it is called, and where it is looked at.
+/// Something that is open, or was until now, and what it is called.
 struct OpenSpan<'a> {
     kind: &'static str,
     named: &'a NamedEntry,
     began: u64,
     tid: u32,
-    stuck: &'a mut u64,
+    stuck: &'a mut TriggerSet,
 }
 
 /// Who writes to a lane, and what is open of it.
@@ -219,7 +219,7 @@ impl Zones {
         let (client, tid) = (writer.client, writer.tid);
         match event {
             Event::ZoneBegin { location, depth } => {
-                let zone = OpenZone { location, began: at, stuck: 0 };
+                let zone = OpenZone { location, began: at, stuck: TriggerSet::default() };
                 *unfollowed += u64::from(!writer.begin(depth as usize, zone));
             }
             Event::ZoneEnd { depth } => {
@@ -236,7 +236,7 @@ impl Zones {
             Event::AsyncBegin { location, zone, .. }
                 if !*is_blind && context.logs.location(client, location).is_some() =>
             {
-                let opened = OpenZone { location, began: at, stuck: 0 };
+                let opened = OpenZone { location, began: at, stuck: TriggerSet::default() };
                 let program = programs.entry(client).or_default();
                 match program.has_room(*open) {
                     true => {
@@ -254,7 +254,8 @@ impl Zones {
                 }
             }
             Event::Frame { set, phase } => {
-                let Some(named) = context.logs.frames(client, set) else { return };
+                let logs = context.logs;
+                let Some(named) = logs.frames(client, set) else { return };
                 let program = programs.entry(client).or_default();
                 let began = match phase {
                     FramePhase::Mark | FramePhase::End => program.frames.remove(&set),
@@ -264,14 +265,15 @@ impl Zones {
                 if phase != FramePhase::End && !*is_blind {
                     match program.has_room(*open) {
                         true => {
-                            let opened = OpenFrame { began: at, tid, stuck: 0 };
+                            let opened = OpenFrame { began: at, tid, stuck: TriggerSet::default() };
                             *open += usize::from(program.frames.insert(set, opened).is_none());
                         }
                         false => *unfollowed += 1,
                     }
                 }
-                if let Some(OpenFrame { began, stuck, .. }) = began {
-                    context.exceeds("frame", &named.clone(), (began, stuck), (tid, at));
+                if let Some(OpenFrame { began, mut stuck, .. }) = began {
+                    let stuck = &mut stuck;
+                    context.ended(&OpenSpan { kind: "frame", named, began, tid, stuck }, at);
                 }
             }
             Event::Message { string, .. } => {
@@ -313,7 +315,8 @@ impl Writer {
             return false;
         }
         // Those around it whose beginning was not seen.
-        self.open.resize(depth, OpenZone { location: 0, began: u64::MAX, stuck: 0 });
+        self.open
+            .resize(depth, OpenZone { location: 0, began: u64::MAX, stuck: TriggerSet::default() });
         self.open.push(zone);
         true
     }
@@ -336,12 +339,12 @@ impl ZoneContext<'_> {
         let mut next = u64::MAX;
         for trigger in named.triggers.iter().copied() {
             let limit = self.limits.get(&trigger).and_then(|limit| limit.stuck_at(began));
-            let Some(at) = limit.filter(|_| *stuck >> trigger & 1 == 0) else { continue };
+            let Some(at) = limit.filter(|_| !stuck.has(trigger)) else { continue };
             if now <= at {
                 next = next.min(at + 1);
                 continue;
             }
-            *stuck |= 1 << trigger;
+            stuck.add(&[trigger]);
             let (name, ticks) = (Arc::clone(&named.name), now.saturating_sub(began));
             let what = Occurrence::Stuck { kind, name, ticks };
             self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
@@ -350,24 +353,21 @@ impl ZoneContext<'_> {
     }
 
     fn took(&mut self, zone: OpenZone, client: u32, tid: u32, at: u64) {
-        if let Some(named) = self.logs.location(client, zone.location) {
-            self.exceeds("zone", &named.clone(), (zone.began, zone.stuck), (tid, at));
+        let (logs, OpenZone { location, began, mut stuck }) = (self.logs, zone);
+        if let Some(named) = logs.location(client, location) {
+            let stuck = &mut stuck;
+            self.ended(&OpenSpan { kind: "zone", named, began, tid, stuck }, at);
         }
     }
 
     /// Notes for whom it took too long, of those who have not found it stuck.
-    fn exceeds(
-        &mut self,
-        kind: &'static str,
-        named: &NamedEntry,
-        (began, stuck): (u64, u64),
-        (tid, at): (u32, u64),
-    ) {
+    fn ended(&mut self, span: &OpenSpan<'_>, at: u64) {
+        let OpenSpan { kind, named, began, tid, ref stuck } = *span;
         let ticks = at.saturating_sub(began);
         for trigger in named.triggers.iter().copied() {
             let limit = self.limits.get_mut(&trigger);
             let is_exceeded = limit.is_some_and(|limit| limit.is_exceeded(ticks, at));
-            if is_exceeded && stuck >> trigger & 1 == 0 {
+            if is_exceeded && !stuck.has(trigger) {
                 let what = Occurrence::Took { kind, name: Arc::clone(&named.name), ticks };
                 self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
             }

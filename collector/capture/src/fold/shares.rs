@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use syscollect_store::{UserOf, fair_level};
 
-use super::Tasks;
+use super::lives::{LifeOwner, ProcessLives};
 
 /// What gives way last comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,15 +43,6 @@ impl Claim {
     }
 }
 
-/// A process that has something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum LifeOwner {
-    /// By its place in [`Tasks::lives`].
-    Life(usize),
-    /// One that was there before the recording, and of which no record tells.
-    Unrecorded(u32),
-}
-
 /// What a process claims.
 #[derive(Debug, Default)]
 struct Claims {
@@ -73,33 +64,40 @@ impl Claims {
     }
 }
 
+/// Bytes that a process claims alike.
+#[derive(Clone, Copy, Debug)]
+struct ClaimedBytes {
+    process: LifeOwner,
+    claim: Claim,
+    bytes: usize,
+}
+
 /// The claims of all processes that run.
 pub(super) struct LifetimeShares<'a> {
-    tasks: &'a Tasks,
+    lives: &'a ProcessLives,
     owners: FxHashMap<LifeOwner, LifeOwner>,
     claims: BTreeMap<LifeOwner, Claims>,
     /// What was claimed last, and is not in there yet: a process's mappings come in a row.
-    last: Option<(LifeOwner, Claim, usize)>,
+    last: Option<ClaimedBytes>,
 }
 
 impl<'a> LifetimeShares<'a> {
-    pub(super) fn of(tasks: &'a Tasks) -> Self {
-        Self { tasks, owners: FxHashMap::default(), claims: BTreeMap::new(), last: None }
+    pub(super) fn of(lives: &'a ProcessLives) -> Self {
+        Self { lives, owners: FxHashMap::default(), claims: BTreeMap::new(), last: None }
     }
 
     /// So many bytes of a process are to be kept.
     pub(super) fn claim(&mut self, process: LifeOwner, claim: Claim, bytes: usize) {
         match &mut self.last {
-            Some((of, last, claimed)) if (*of, *last) == (process, claim) => *claimed += bytes,
+            Some(last) if last.process == process && last.claim == claim => last.bytes += bytes,
             last => {
-                let before = last.replace((process, claim, bytes));
-                self.enter(before);
+                let before = last.replace(ClaimedBytes { process, claim, bytes });
+                before.into_iter().for_each(|before| self.enter(before));
             }
         }
     }
 
-    fn enter(&mut self, claimed: Option<(LifeOwner, Claim, usize)>) {
-        let Some((process, claim, bytes)) = claimed else { return };
+    fn enter(&mut self, ClaimedBytes { process, claim, bytes }: ClaimedBytes) {
         let owner = self.owner(process);
         let claims = self.claims.entry(owner).or_default();
         claims.bytes += bytes;
@@ -108,11 +106,10 @@ impl<'a> LifetimeShares<'a> {
 
     /// Divides the room; `user_of` is asked for each process that has something.
     pub(super) fn divide(&mut self, room: usize, user_of: UserOf) {
-        let last = self.last.take();
-        self.enter(last);
+        self.last.take().into_iter().for_each(|last| self.enter(last));
         let mut users = BTreeMap::<Option<u32>, Vec<&mut Claims>>::new();
         for (owner, claims) in &mut self.claims {
-            users.entry(user_of(self.tasks.pid(*owner))).or_default().push(claims);
+            users.entry(user_of(self.lives.pid(*owner))).or_default().push(claims);
         }
         let held = |claims: &[&mut Claims]| claims.iter().map(|one| one.bytes).collect::<Vec<_>>();
         let of_users = users.values().map(|claims| held(claims).iter().sum()).collect();
@@ -141,7 +138,7 @@ impl<'a> LifetimeShares<'a> {
                 owner = *known;
                 break;
             }
-            let parent = self.tasks.owner_of_ended(owner);
+            let parent = self.lives.heir(owner);
             let Some(parent) = parent else { break };
             passed.push(owner);
             owner = parent;

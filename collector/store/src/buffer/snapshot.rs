@@ -111,17 +111,10 @@ impl SharedContent {
     fn take_back(&self) {
         let mut content = self.lock();
         let events = std::mem::take(&mut content.events);
-        let headers = events.iter().map(EventContent::content_header);
-        let stacks = content.stacks.take_unwritten();
-        let gone = headers.chain(stacks).collect();
+        let headers = events.iter().map(EventContent::header);
+        let events = headers.map(|header| (header.lane, u64::from(header.records)));
+        let gone = events.chain(content.stacks.take_unwritten()).collect();
         (content.event_bytes, content.taken_back) = (0, gone);
-    }
-}
-
-impl EventContent {
-    fn content_header(&self) -> (Lane, u64) {
-        let header = self.header();
-        (header.lane, u64::from(header.records))
     }
 }
 

@@ -64,7 +64,8 @@ pub(crate) struct FlightArgs {
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 
-    /// How many of these are kept; older ones of this recorder are deleted
+    /// How many of these are kept, those of earlier recorders too; the oldest are deleted of the
+    /// trigger with most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     most: u32,
 
