@@ -18,15 +18,16 @@ use super::context::{Context, NOBODY, ends_with_us, finish, number, text};
 use super::flight::Flight;
 use super::hostile_tasks::{Programs, SHORT_PROGRAMS, ShortPrograms, start_short_programs};
 
-const BUFFER: &str = "24M";
+/// On a fast machine 24 MiB held 14 s of it.
+const BUFFER: &str = "48M";
 /// Until what is kept of lifetimes has been full for a while, and how long the storm goes on behind
-/// the honest user's programs: as long again as the storm needs to fill all that is kept.
+/// the honest user's programs: longer than the storm needs to fill what is kept of it once more.
 const FILLING: Duration = Duration::from_secs(6);
-const GOES_ON: Duration = Duration::from_secs(15);
+const GOES_ON: Duration = Duration::from_secs(10);
 /// Of ten minutes.
 const LONG_FILLING: Duration = Duration::from_secs(600);
-/// What a buffer of 24 MiB takes with all that belongs to it is 66 MiB; the rest is the recorder.
-const MOST_MEMORY: u64 = 250 * MIB;
+/// What a buffer of 48 MiB takes with all that belongs to it is 124 MiB; the rest is the recorder.
+const MOST_MEMORY: u64 = 350 * MIB;
 /// A program that begins others, one after the other.
 const SHELL_LOOP: &str = "while :; do /bin/true; done";
 
