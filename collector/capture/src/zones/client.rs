@@ -40,6 +40,14 @@ pub(super) struct Output<'a> {
     pub(super) notes: &'a mut Vec<String>,
 }
 
+/// What drains of a program's rings share.
+struct RingOutput<'a> {
+    lanes: &'a mut Lanes,
+    scratch: &'a mut Vec<u64>,
+    chunks: &'a mut Vec<Chunk>,
+    notes: &'a mut Vec<String>,
+}
+
 /// What a program lost, and what was given up of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
@@ -112,6 +120,9 @@ pub(super) struct Client {
     left: usize,
     /// Whether what lanes hold back is to go on when the round is over.
     due: bool,
+    /// Chunks of its threads that go on when what they name has: whoever follows the recording
+    /// decides on zones at once, by their names. What was read from the rings in one visit.
+    outgoing: Vec<Chunk>,
     log: LogReader,
     log_staged: LogStaged,
     log_broken: bool,
@@ -170,6 +181,7 @@ impl Client {
             next: 0,
             left: 0,
             due: false,
+            outgoing: Vec::new(),
             log: LogReader::new(arena.memory.clone()),
             log_staged: LogStaged::default(),
             log_broken: false,
@@ -315,17 +327,21 @@ impl Client {
             self.drain_log(now, false, turn, out);
             return VisitOutcome::HeldBack;
         }
+        if !self.send_on(now, false, turn, out) {
+            return VisitOutcome::Unfinished;
+        }
         while self.left > 0 && !turn.is_visit_over() {
             self.left -= 1;
             self.next = if self.next + 1 < self.rings.len() { self.next + 1 } else { 0 };
             let fill = self.visit_ring(self.next, now, turn, out);
             *fullest = f64::max(*fullest, fill);
         }
-        if self.left > 0 {
-            return VisitOutcome::Unfinished;
-        }
-        self.finish(now, turn, out);
-        if self.rings.is_empty() && self.counters.is_none() {
+        let is_finished = self.left == 0;
+        let due = is_finished && self.flush_lanes(now, turn, out);
+        // All that was read of the rings names what is in the log by now.
+        if !self.send_on(now, due, turn, out) || !is_finished {
+            VisitOutcome::Unfinished
+        } else if self.rings.is_empty() && self.counters.is_none() {
             VisitOutcome::Idle
         } else {
             VisitOutcome::Finished
@@ -346,6 +362,9 @@ impl Client {
             let context = Draining { client: self.number, all, now, at: turn.now };
             let (pid, losses) = (self.subject.place.pid, &mut self.losses);
             let mut account = DrainCounts { pid, losses, items: &mut self.items };
+            let chunks = &mut self.outgoing;
+            let Output { lanes, scratch, notes, .. } = out;
+            let out = &mut RingOutput { lanes, scratch, chunks, notes };
             match ring.drain(&context, &mut account, out) {
                 Ok(bytes) => {
                     turn.count_ring(bytes as usize);
@@ -370,24 +389,49 @@ impl Client {
         0.0
     }
 
-    /// All rings were looked at: what their items name is in the log by now.
-    fn finish(&mut self, now: Ticks, turn: &mut TurnBudget, out: &mut Output<'_>) {
+    /// All rings were looked at: what waited long enough for company is to go on; whether it is time
+    /// for anything.
+    fn flush_lanes(&mut self, now: Ticks, turn: &TurnBudget, out: &mut Output<'_>) -> bool {
         let all = turn.all || self.gone;
         let due = all || std::mem::take(&mut self.due);
-        self.drain_log(now, due, turn, out);
         self.drain_counters(now, all, turn, out);
         if due {
+            let outgoing = &mut self.outgoing;
             for lane in self.rings.iter_mut().filter_map(Ring::lane) {
                 if all || lane.is_due(turn) {
-                    lane.flush(now, out.chunk);
+                    lane.flush(now, outgoing);
                 }
             }
         }
+        due
     }
 
-    fn drain_log(&mut self, now: Ticks, due: bool, turn: &mut TurnBudget, out: &mut Output<'_>) {
-        let mut more = !self.log_broken && turn.is_time_for(self.log_empty_at);
-        let mut taken = 0;
+    /// Sends what its threads wrote behind the definitions that were complete by then; `false` where
+    /// more of them are left than this visit has time for.
+    fn send_on(
+        &mut self,
+        now: Ticks,
+        due: bool,
+        turn: &mut TurnBudget,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let is_complete = self.drain_log(now, due || !self.outgoing.is_empty(), turn, out);
+        if is_complete {
+            self.outgoing.drain(..).for_each(&mut *out.chunk);
+        }
+        is_complete
+    }
+
+    /// Takes definitions, which go on if they are due; whether there are none left.
+    fn drain_log(
+        &mut self,
+        now: Ticks,
+        due: bool,
+        turn: &mut TurnBudget,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let mut more = !self.log_broken && (due || turn.is_time_for(self.log_empty_at));
+        let (mut taken, mut left) = (0, false);
         while more {
             let part = self.log.take(out.scratch).unwrap_or_else(|why| {
                 self.log_broken = true;
@@ -402,12 +446,14 @@ impl Client {
             if self.log_staged.data.len() >= CHUNK_BYTES {
                 self.flush_log(now, out);
             }
-            more = bytes > 0 && (turn.all || self.gone || !turn.is_visit_over());
+            left = bytes > 0;
+            more = left && (turn.all || self.gone || !turn.is_visit_over());
         }
         self.log_empty_at = (taken == 0).then_some(turn.now);
         if due {
             self.flush_log(now, out);
         }
+        !left
     }
 
     /// Keeps what the program and its user may have of definitions; counts the rest.
@@ -477,11 +523,11 @@ impl Client {
         if self.values.is_none() {
             self.values = out.lanes.open(self.number, self.subject.place.pid);
         }
-        let Some(lane) = &mut self.values else { return };
+        let (Some(lane), outgoing) = (&mut self.values, &mut self.outgoing) else { return };
         // Our own items: they parse.
-        let _ = pieces(&items, usize::MAX, |piece| lane.append(piece, now, out.chunk));
+        let _ = pieces(&items, usize::MAX, |piece| lane.append(piece, now, outgoing));
         if all || lane.is_due(turn) {
-            lane.flush(now, out.chunk);
+            lane.flush(now, outgoing);
         }
     }
 
@@ -536,7 +582,7 @@ impl DrainCounts<'_> {
     }
 
     /// Counts what another recorder has taken before this one came.
-    fn count(&mut self, missed: Missed, out: &mut Output<'_>) {
+    fn count(&mut self, missed: Missed, out: &mut RingOutput<'_>) {
         self.count_full(missed.events);
         if missed.gaps > 0 {
             if self.losses.gaps == 0 {
@@ -557,7 +603,7 @@ fn mark_loss(
     stamp: Stamp,
     events: u64,
     now: Ticks,
-    chunk: &mut dyn FnMut(Chunk),
+    chunks: &mut Vec<Chunk>,
 ) {
     let words = [stamp.0 & !0xff | ItemKind::Lost as u64, events];
     let first = Some(Stamp(words[0]));
@@ -565,7 +611,7 @@ fn mark_loss(
     lane.append(
         Piece { words: &words, items: 1, events: 0, first, last, starts_stamped },
         now,
-        chunk,
+        chunks,
     );
 }
 
@@ -588,7 +634,7 @@ impl Ring {
         &mut self,
         context: &Draining,
         account: &mut DrainCounts<'_>,
-        out: &mut Output<'_>,
+        out: &mut RingOutput<'_>,
     ) -> Result<u64, RingError> {
         let (mut begun, mut bytes) = (None, 0);
         loop {
@@ -630,9 +676,9 @@ impl Ring {
         waiting: RingContent,
         (now, missed): (Ticks, u64),
         account: &mut DrainCounts<'_>,
-        out: &mut Output<'_>,
+        out: &mut RingOutput<'_>,
     ) -> Result<(), RingError> {
-        let Output { scratch, chunk, .. } = out;
+        let RingOutput { scratch, chunks, .. } = out;
         let mut missed = (missed > 0).then_some(missed);
         reader.take(waiting, scratch, &mut |piece| {
             let items = u64::from(piece.items);
@@ -641,10 +687,10 @@ impl Ring {
                     if let Some(first) = piece.first
                         && let Some(events) = missed.take()
                     {
-                        mark_loss(lane, first, events, now, *chunk);
+                        mark_loss(lane, first, events, now, chunks);
                     }
                     *account.items += items;
-                    lane.append(piece, now, *chunk);
+                    lane.append(piece, now, chunks);
                 }
                 None => account.losses.nobodys += items,
             }
@@ -657,7 +703,7 @@ impl Ring {
         &mut self,
         context: &Draining,
         waiting: &RingContent,
-        out: &mut Output<'_>,
+        out: &mut RingOutput<'_>,
     ) -> bool {
         let Some(owner) = waiting.owner else {
             self.let_go(context.now, out);
@@ -687,9 +733,9 @@ impl Ring {
     }
 
     /// The thread has ended: its lane may be another's.
-    fn let_go(&mut self, now: Ticks, out: &mut Output<'_>) {
+    fn let_go(&mut self, now: Ticks, out: &mut RingOutput<'_>) {
         if let Some((_, Some(mut lane))) = self.writer.take() {
-            lane.flush(now, out.chunk);
+            lane.flush(now, out.chunks);
             out.lanes.close(lane);
         }
     }

@@ -99,9 +99,9 @@ impl ThreadLane {
 
     /// Adds items. What waits goes on first if there is no room for them, unless
     /// they belong to it.
-    pub(super) fn append(&mut self, piece: Piece<'_>, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+    pub(super) fn append(&mut self, piece: Piece<'_>, now: Ticks, out: &mut Vec<Chunk>) {
         if piece.starts_stamped && self.staged.data.len() + size_of_val(piece.words) > CHUNK_BYTES {
-            self.flush(now, sink);
+            self.flush(now, out);
         }
         self.staged.begin(self.prefix.as_bytes());
         // SAFETY: words have no padding and any alignment does for bytes; the
@@ -116,7 +116,7 @@ impl ThreadLane {
     }
 
     /// Sends what waits. `now` is in the ticks of the client.
-    pub(super) fn flush(&mut self, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+    pub(super) fn flush(&mut self, now: Ticks, out: &mut Vec<Chunk>) {
         if self.staged.data.is_empty() {
             return;
         }
@@ -135,7 +135,7 @@ impl ThreadLane {
         };
         self.slot.sequence += 1;
         self.slot.records_before += u64::from(records);
-        sink(Chunk { header, data });
+        out.push(Chunk { header, data });
     }
 }
 

@@ -543,6 +543,42 @@ fn definitions_come_in_their_order_and_only_when_they_are_complete() {
     );
 }
 
+#[test]
+fn what_items_name_goes_on_before_them_however_fast_they_come() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let threads = [program.thread(7001), program.thread(7002)];
+    threads.iter().for_each(|thread| recorder.notify(program.announcement(thread)));
+    for turn in 0..20 {
+        // Far more than a chunk of items, and at times more than one visit takes of definitions.
+        let definitions = if turn % 4 == 3 { 100 } else { 1 };
+        (0..definitions).for_each(|_| _ = program.define(&[7; 1000], EntryKind::String));
+        let number = program.define(&[turn], EntryKind::String);
+        threads.iter().for_each(|thread| while thread.zone(number) {});
+        recorder.drain(false);
+    }
+    recorder.drain(true);
+    let (mut known, mut named) = (0, 0);
+    for chunk in &recorder.chunks {
+        match chunk.header.lane.kind {
+            LaneKind::ZoneLog => {
+                let prefix = ZoneLogChunk::from_bytes(&chunk.data).unwrap();
+                known = u64::from(prefix.position) + (chunk.data.len() - ZoneLogChunk::SIZE) as u64;
+            }
+            LaneKind::Zone => {
+                let words = words_of(&chunk.data[ZoneChunk::SIZE..]);
+                let begun = items(&words).into_iter();
+                for item in begun.filter(|item| item[0] as u8 == ItemKind::ZoneBegin as u8) {
+                    assert!((item[1] - 1) * 8 < known, "definition {} came later", item[1]);
+                    named += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(named > 100_000, "{named} zones");
+}
+
 fn string_header(bytes: u64) -> u64 {
     bytes | (EntryKind::String as u64) << 32
 }
