@@ -12,7 +12,7 @@ use std::time::Duration;
 use syscollect_model::SymbolFrame;
 
 use crate::image::Image;
-use crate::memory::{MEMORY_PATIENCE, Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, NamingMemory, Share};
 use crate::os::{Child, ChildLimits, ChildSocket};
 use crate::reader::{ElfFunction, ElfReader};
 use crate::turn::{NamingPace, NamingTurn};
@@ -30,7 +30,7 @@ const ANSWER_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderShare<'a> {
     /// Of this.
-    pub(crate) memory: &'a Memory,
+    pub(crate) memory: &'a NamingMemory,
     /// CPU time, which is put on this account.
     pub(crate) turn: &'a NamingTurn,
     /// And no more CPU time than this.
@@ -258,7 +258,7 @@ mod tests {
         std::fs::write(&path, object).unwrap();
         let file = open(&FileLocation::Named(&path), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
-        let memory = Memory::new(96 << 20);
+        let memory = NamingMemory::new(96 << 20);
         let wanted = WantedParts { lines: true, supplement: None };
         let image = Image::make(&file, &layout, wanted, &memory).unwrap();
         let turn = NamingTurn::default();

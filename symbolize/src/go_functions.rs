@@ -12,7 +12,7 @@
 //! bounded number of steps, and what is inconsistent is no name.
 
 use crate::elf::Layout;
-use crate::memory::{MEMORY_PATIENCE, Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, NamingMemory, Share};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use syscollect_elf::LoadedPart;
@@ -79,7 +79,7 @@ impl<R: Read + Seek> GoFunctions<R> {
     pub(crate) fn read(
         mut reader: R,
         layout: &Layout,
-        memory: &Memory,
+        memory: &NamingMemory,
     ) -> Result<Option<Self>, GoTableError> {
         let Some(table) = layout.go_functions else { return Ok(None) };
         let [start, count, _, code, names, .., index] = words::<HEADER>(&mut reader, table.offset)?;
@@ -231,7 +231,8 @@ mod tests {
     }
 
     fn read(file: &[u8], layout: &Layout) -> Result<Option<GoFunctions<Cursor<Vec<u8>>>>, String> {
-        let read = GoFunctions::read(Cursor::new(file.to_vec()), layout, &Memory::new(1 << 20));
+        let read =
+            GoFunctions::read(Cursor::new(file.to_vec()), layout, &NamingMemory::new(1 << 20));
         read.map_err(|error| error.to_string())
     }
 

@@ -6,7 +6,7 @@
 //! names, as an ELF file of its own.
 
 use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, MINI_DEBUG, Section};
-use crate::memory::{MEMORY_PATIENCE, Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, NamingMemory, Share};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl Image {
         opened: &OpenedFile,
         layout: &Layout,
         wanted: WantedParts,
-        memory: &Memory,
+        memory: &NamingMemory,
     ) -> Result<Self, String> {
         let parts: Vec<&Section> =
             layout.sections.iter().filter(|section| is_wanted(section, &wanted)).collect();

@@ -4,7 +4,6 @@ use crate::Options;
 use crate::elf::{Layout, build_id_in};
 use crate::image::{Image, WantedParts};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
-use crate::memory::Memory;
 use crate::reader::{ElfFunction, ElfReader, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
@@ -17,7 +16,6 @@ const PATH: &str = ModuleKind::KERNEL_PATH;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     options: Options,
-    memory: Memory,
     kallsyms_path: PathBuf,
     /// Its ELF notes, with its build id.
     notes_path: PathBuf,
@@ -45,7 +43,7 @@ struct KernelImage {
 
 impl Kernel {
     /// The kernel that runs.
-    pub(crate) fn running(options: Options, memory: Memory) -> Self {
+    pub(crate) fn running(options: Options) -> Self {
         let release =
             FixedPath::new("/proc/sys/kernel/osrelease").read_to_string().unwrap_or_default();
         let release = release.trim();
@@ -53,7 +51,6 @@ impl Kernel {
         let in_modules = ["/usr/lib/debug/lib/modules/", "/lib/modules/"];
         Self {
             options,
-            memory,
             kallsyms_path: "/proc/kallsyms".into(),
             notes_path: "/sys/kernel/notes".into(),
             images: (images.iter().map(|place| format!("{place}{release}").into()))
@@ -150,7 +147,7 @@ impl Kernel {
                 ));
             }
             let wanted = WantedParts { lines: true, supplement: None };
-            let (image, linked) = Image::make(&file, &layout, wanted, &self.memory)
+            let (image, linked) = Image::make(&file, &layout, wanted, &self.options.memory)
                 .and_then(|image| linked_address(&image, "_stext").map(|linked| (image, linked)))
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             let loaded = kallsyms.address("_stext").ok_or("the kernel's list has no _stext")?;
@@ -209,14 +206,7 @@ mod tests {
         let (kallsyms_path, notes_path) = (folder.join("kallsyms"), folder.join("notes"));
         std::fs::write(&kallsyms_path, kallsyms).unwrap();
         let options = Options::default();
-        Kernel {
-            options,
-            memory: Memory::new(1 << 30),
-            kallsyms_path,
-            notes_path,
-            images: Vec::new(),
-            loaded: None,
-        }
+        Kernel { options, kallsyms_path, notes_path, images: Vec::new(), loaded: None }
     }
 
     #[test]
@@ -262,7 +252,7 @@ mod tests {
         let file = open(&FileLocation::Named(&image), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
         let wanted = WantedParts { lines: false, supplement: None };
-        let made = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
+        let made = Image::make(&file, &layout, wanted, &Options::default().memory).unwrap();
         let linked = linked_address(&made, "_stext").unwrap();
         let slide = 0xffff_ffff_8000_0000;
         let loaded = linked + slide;

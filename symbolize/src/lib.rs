@@ -79,6 +79,7 @@ pub use kept_files::{KeptFileError, KeptFiles, KeptModule};
 #[doc(hidden)]
 pub use kept_parts::kept_again;
 pub use kept_parts::{FileParts, owner_of_module, parts_of_module};
+pub use memory::NamingMemory;
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;
 pub use pinned::{PinnedFiles, ReleasedFiles, is_jit_dump};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// How long one waits for memory that others use.
 pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Memory that all who name share.
+/// Memory that all who name share: who has a clone takes of the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory(Arc<MemoryBudget>);
+pub struct NamingMemory(Arc<MemoryBudget>);
 
 #[derive(Debug)]
 struct MemoryBudget {
@@ -20,18 +20,19 @@ struct MemoryBudget {
 /// Some of it, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    memory: Memory,
+    memory: NamingMemory,
     bytes: u64,
 }
 
-impl Memory {
-    /// `bytes` in all.
-    pub(crate) fn new(bytes: u64) -> Self {
+impl NamingMemory {
+    /// `bytes` in all: of copies and inflated parts of files. What is made of them while they are
+    /// read may take two or three times as much, which counts too.
+    pub fn new(bytes: u64) -> Self {
         Self(Arc::new(MemoryBudget { all: bytes, free: Mutex::new(bytes), more: Condvar::new() }))
     }
 
     /// What there is in all, bytes.
-    pub(crate) fn all(&self) -> u64 {
+    pub fn all(&self) -> u64 {
         self.0.all
     }
 
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_not_there_for_others_until_it_is_given_back() {
-        let memory = Memory::new(100);
+        let memory = NamingMemory::new(100);
         let share = memory.take(60, Duration::ZERO).unwrap();
         assert!(
             memory.take(41, Duration::from_millis(1)).is_none()

@@ -6,7 +6,7 @@
 //! name share.
 
 use crate::elf::{Layout, MINI_DEBUG};
-use crate::memory::{MEMORY_PATIENCE, Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, NamingMemory, Share};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use syscollect_untrusted_files::{MemoryFile, OpenedFile, Reader};
@@ -65,7 +65,7 @@ impl MiniDebug {
     pub(crate) fn read(
         file: &OpenedFile,
         layout: &Layout,
-        memory: &Memory,
+        memory: &NamingMemory,
         has_time: impl Fn() -> bool,
     ) -> Result<Option<Self>, MiniDebugError> {
         let section = layout.sections.iter().find(|section| section.name == MINI_DEBUG);
@@ -99,14 +99,14 @@ impl MiniDebug {
 struct Inflated<'m> {
     file: MemoryFile,
     length: u64,
-    memory: &'m Memory,
+    memory: &'m NamingMemory,
     shares: Vec<Share>,
     /// Bytes of `shares`, without the dictionary's.
     room: u64,
 }
 
 impl<'m> Inflated<'m> {
-    fn new(memory: &'m Memory) -> io::Result<Self> {
+    fn new(memory: &'m NamingMemory) -> io::Result<Self> {
         let file = MemoryFile::new("naming", 0)?;
         Ok(Self { file, length: 0, memory, shares: Vec::new(), room: 0 })
     }
@@ -145,7 +145,7 @@ impl<'m> Inflated<'m> {
     }
 }
 
-fn take(memory: &Memory, bytes: u64) -> Result<Share, MiniDebugError> {
+fn take(memory: &NamingMemory, bytes: u64) -> Result<Share, MiniDebugError> {
     memory.take(bytes, MEMORY_PATIENCE).ok_or(MiniDebugError::NoMemory(bytes))
 }
 
@@ -262,20 +262,24 @@ mod tests {
 
     #[test]
     fn a_few_kilobytes_that_claim_to_be_many_stay_few() {
-        let memory = Memory::new(3 * MEMORY_STEP);
+        let memory = NamingMemory::new(3 * MEMORY_STEP);
         let bomb = xz::zeros(40);
         assert!(bomb.len() < 20_000);
         assert!(matches!(fill_memory(&bomb, &memory, true), Err(MiniDebugError::NoMemory(_))));
         assert!(matches!(fill_memory(&bomb, &memory, false), Err(MiniDebugError::Slow)));
         let most = INFLATED_MAX / xz::ZEROS;
-        let (large, much) = (xz::zeros(most + 1), Memory::new(1 << 30));
+        let (large, much) = (xz::zeros(most + 1), NamingMemory::new(1 << 30));
         assert!(matches!(fill_memory(&large, &much, true), Err(MiniDebugError::LargeInflated(_))));
         // What was taken is given back.
         assert_eq!(fill_memory(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
         assert_eq!(fill_memory(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
     }
 
-    fn fill_memory(stream: &[u8], memory: &Memory, has_time: bool) -> Result<u64, MiniDebugError> {
+    fn fill_memory(
+        stream: &[u8],
+        memory: &NamingMemory,
+        has_time: bool,
+    ) -> Result<u64, MiniDebugError> {
         let file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut &file, stream).unwrap();
         let reader = Reader::of(&file).unwrap();

@@ -242,7 +242,7 @@ impl Module<'_> {
         if open.is_empty() || !self.has_time() {
             return Ok(());
         }
-        let mini = MiniDebug::read(self.file, own, &self.shared.memory, || self.has_time());
+        let mini = MiniDebug::read(self.file, own, &self.shared.options.memory, || self.has_time());
         let Some(mini) = mini.map_err(|error| error.to_string())? else { return Ok(()) };
         if !self.is_same_build_still() {
             return Err("the file was overwritten meanwhile".into());
@@ -279,7 +279,7 @@ impl Module<'_> {
         if open.is_empty() || own.code_is_elsewhere {
             return Ok(());
         }
-        let functions = GoFunctions::read(self.file.reader(), own, &self.shared.memory)?;
+        let functions = GoFunctions::read(self.file.reader(), own, &self.shared.options.memory)?;
         let Some(mut functions) = functions.filter(|_| self.is_same_build_still()) else {
             return Ok(());
         };
@@ -316,7 +316,8 @@ impl Module<'_> {
         } else if !self.has_time() {
             return Ok(left);
         }
-        let Some(tables) = UnwindTables::read(self.file.reader(), layout, &self.shared.memory)?
+        let Some(tables) =
+            UnwindTables::read(self.file.reader(), layout, &self.shared.options.memory)?
         else {
             return Ok(0);
         };
@@ -392,7 +393,7 @@ impl Module<'_> {
         (file, layout): (&OpenedFile, &Layout),
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
-        let NamingContext { options, memory, .. } = self.shared;
+        let options = &self.shared.options;
         let too_large = layout.debug_bytes > options.debug_bytes_max;
         if options.lines && too_large {
             let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
@@ -403,13 +404,19 @@ impl Module<'_> {
         }
         let lines = options.lines && !too_large;
         let supplement = lines.then(|| self.supplement(file, layout)).flatten();
-        let image = match Image::make(file, layout, WantedParts { lines, supplement }, memory) {
-            Err(error) if lines => {
-                notes.push(format!("no inlined functions and lines: {error}"));
-                Image::make(file, layout, WantedParts { lines: false, supplement: None }, memory)
-            }
-            made => made,
-        };
+        let image =
+            match Image::make(file, layout, WantedParts { lines, supplement }, &options.memory) {
+                Err(error) if lines => {
+                    notes.push(format!("no inlined functions and lines: {error}"));
+                    Image::make(
+                        file,
+                        layout,
+                        WantedParts { lines: false, supplement: None },
+                        &options.memory,
+                    )
+                }
+                made => made,
+            };
         let image = image.map_err(|error| format!("not named: {error}"))?;
         // What was copied is what was meant, whatever lies in the file by now. What a debug link
         // leads to may have no build id, and fits by its sum.
@@ -430,7 +437,7 @@ impl Module<'_> {
     /// Who reads the image of `file`: what a file of this module's makes of it is trusted where all
     /// of it is root's or the asking user's.
     fn source<'a>(&'a self, image: &'a Image, file: &OpenedFile) -> ElfSource<'a> {
-        let NamingContext { options, memory, .. } = self.shared;
+        let options = &self.shared.options;
         let is_trusted = [self.file, file].iter().all(|file| {
             !file.may_keep_waiting() && Accounts::is_trusted(file.data().uid, options.asked_by)
         });
@@ -439,7 +446,10 @@ impl Module<'_> {
             true => ElfSource::here(image),
             false => {
                 let cpu_time = options.module_time;
-                ElfSource::apart(image, ReaderShare { memory, turn: self.turn, cpu_time })
+                ElfSource::apart(
+                    image,
+                    ReaderShare { memory: &options.memory, turn: self.turn, cpu_time },
+                )
             }
         }
     }
@@ -450,8 +460,9 @@ impl Module<'_> {
         let layout = self::layout(&found.opened).ok()?;
         let fits = layout.debug_bytes <= self.shared.options.debug_bytes_max;
         let wanted = WantedParts { lines: true, supplement: None };
-        let image =
-            fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
+        let image = fits
+            .then(|| Image::make(&found.opened, &layout, wanted, &self.shared.options.memory))?
+            .ok()?;
         Some((image, build_id))
     }
 }
@@ -567,7 +578,6 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
     use crate::{Options, PinnedFiles};
 
     /// This function in the file of this program.
@@ -591,8 +601,7 @@ mod tests {
     #[test]
     fn who_has_no_time_left_gets_names_without_lines_and_then_none() {
         let options = Options::default();
-        let memory = Memory::new(options.copied_bytes_max);
-        let shared = NamingContext { pinned: PinnedFiles::new(), options, memory };
+        let shared = NamingContext { pinned: PinnedFiles::new(), options };
         let (thorough, table) = named_at(&shared, NamingPace::Thorough);
         assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
         let (quick, table) = named_at(&shared, NamingPace::Quick);

@@ -7,7 +7,7 @@
 //! once, and no range leaves the section of code that it begins in.
 
 use crate::elf::Layout;
-use crate::memory::{MEMORY_PATIENCE, Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, NamingMemory, Share};
 use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, EhFrame, EhFrameHdr, EhFrameOffset,
     EhHdrTable, EndianSlice, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr,
@@ -72,7 +72,7 @@ impl UnwindTables {
     pub(crate) fn read(
         reader: Reader,
         layout: &Layout,
-        memory: &Memory,
+        memory: &NamingMemory,
     ) -> Result<Option<Self>, RangesError> {
         let address_size = layout.address_size();
         let (index, index_memory) = match &layout.unwind_index {
@@ -101,7 +101,7 @@ impl UnwindTables {
         let entries = layout.unwind_entries.or_else(|| {
             let index = layout.unwind_index?;
             let head = LoadedPart::new(index.address, index.offset, index.size.min(INDEX_HEAD))?;
-            let (head, _) = Table::read(reader, &head, &Memory::new(INDEX_HEAD)).ok()?;
+            let (head, _) = Table::read(reader, &head, &NamingMemory::new(INDEX_HEAD)).ok()?;
             layout
                 .segments
                 .part_from(head.parse(layout.address_size())?.eh_frame_ptr().direct().ok()?)
@@ -114,7 +114,7 @@ impl Table {
     fn read(
         reader: &Reader,
         part: &LoadedPart,
-        memory: &Memory,
+        memory: &NamingMemory,
     ) -> Result<(Self, Share), RangesError> {
         let length = part.size;
         if length > BYTES_MAX {
@@ -303,7 +303,7 @@ mod tests {
 
     fn read(file: &File, bytes: Range<u64>) -> Result<Option<UnwindTables>, RangesError> {
         let reader = Reader::of(file).unwrap();
-        UnwindTables::read(reader, &layout(bytes), &Memory::new(1 << 20))
+        UnwindTables::read(reader, &layout(bytes), &NamingMemory::new(1 << 20))
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         assert!(matches!(read(&file, end..end + 64), Err(RangesError::Unreadable(_))));
         let reader = Reader::of(&file).unwrap();
         file.set_len(32).unwrap();
-        let shrunk = UnwindTables::read(reader, &layout(0..64), &Memory::new(1 << 20));
+        let shrunk = UnwindTables::read(reader, &layout(0..64), &NamingMemory::new(1 << 20));
         assert!(matches!(shrunk, Err(RangesError::Unreadable(_))), "{shrunk:?}");
     }
 

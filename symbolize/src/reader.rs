@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::elf::Layout;
     use crate::image::WantedParts;
-    use crate::memory::Memory;
+    use crate::memory::NamingMemory;
     use crate::object_in_tests::{BARE, START, SYMBOL, object};
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let layout = Layout::read(file.reader()).unwrap();
         for lines in [false, true] {
             let wanted = WantedParts { lines, supplement: None };
-            let image = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
+            let image = Image::make(&file, &layout, wanted, &NamingMemory::new(1 << 30)).unwrap();
             let reader = ElfReader::new(&image);
             let found = reader.look_up(&[START + 4], lines).unwrap();
             assert_eq!(found[0].as_sym().unwrap().name.as_bytes() == BARE, lines);

@@ -1,6 +1,6 @@
 //! What is asked for: code of a module, and how thorough naming is.
 
-use crate::{KeptFiles, SymbolFiles};
+use crate::{KeptFiles, NamingMemory, SymbolFiles};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,10 +40,9 @@ pub struct Options {
     /// How times that programs write become the capture's; without it, of code that lay at one
     /// address one after the other the last has the name.
     pub clock: Option<Arc<ClockMap>>,
-    /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made
-    /// of them while it is read may take two or three times as much, so a quarter of the memory
-    /// that is there is enough.
-    pub copied_bytes_max: u64,
+    /// What copies of files and their inflated parts may take together, of everybody who has a
+    /// clone of it; by default a GiB. A quarter of the memory that is there is enough.
+    pub memory: NamingMemory,
     /// CPU time after which a module is named without inlined functions and lines; after a quarter
     /// more, what is left of it stays unnamed. Root's modules, and those of the user who asks, have
     /// eight times as much.
@@ -67,7 +66,7 @@ impl Default for Options {
             symbol_files: SymbolFiles::default(),
             kept_files: KeptFiles::default(),
             clock: None,
-            copied_bytes_max: 1 << 30,
+            memory: NamingMemory::new(1 << 30),
             // Thousands of places in 360 MB of debug information take half of that.
             module_share: Duration::from_secs(5),
             owner_share: Duration::from_secs(10),

@@ -1,6 +1,5 @@
 //! What the threads that name share.
 
-use crate::memory::Memory;
 use crate::{Options, PinnedFiles};
 
 /// What all threads share.
@@ -8,5 +7,4 @@ use crate::{Options, PinnedFiles};
 pub(crate) struct NamingContext {
     pub(crate) pinned: PinnedFiles,
     pub(crate) options: Options,
-    pub(crate) memory: Memory,
 }

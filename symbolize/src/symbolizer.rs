@@ -1,7 +1,6 @@
 //! The interface: modules and the kernel, one by one or many at once.
 
 use crate::kernel::Kernel;
-use crate::memory::Memory;
 use crate::naming::name_all;
 use crate::request::{ModuleRequest, Options};
 use crate::shared::NamingContext;
@@ -29,9 +28,8 @@ impl Symbolizer {
 
     /// As [`new`](Self::new), with choices.
     pub fn with_options(pinned: PinnedFiles, options: Options) -> Self {
-        let memory = Memory::new(options.copied_bytes_max);
-        let kernel = Arc::new(Mutex::new(Kernel::running(options.clone(), memory.clone())));
-        Self { shared: Arc::new(NamingContext { pinned, options, memory }), kernel }
+        let kernel = Arc::new(Mutex::new(Kernel::running(options.clone())));
+        Self { shared: Arc::new(NamingContext { pinned, options }), kernel }
     }
 
     /// The files that are pinned.

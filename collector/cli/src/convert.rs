@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use syscollect_exporters::{
     Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
     PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
@@ -25,9 +25,13 @@ use syscollect_model::{
 };
 use syscollect_playback::{NullExporter, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition};
-use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, SymbolFiles, Symbolizer};
+use syscollect_symbolize::{
+    ModuleRequest, NamingMemory, Options, PinnedFiles, SymbolFiles, Symbolizer,
+};
 use syscollect_untrusted_files::FixedPath;
 
+/// What naming may take at most, bytes.
+const MOST_NAMING_MEMORY: u64 = 1 << 30;
 /// Events between two looks at whether to go on.
 const EVENTS_PER_LOOK: u64 = 8192;
 
@@ -153,7 +157,7 @@ pub(crate) fn name(
     let busy = terminal.busy("naming functions");
     let mut files = files.find(&requests, &unwanted);
     // Copies of files that are here may take as much.
-    let most = naming_options().copied_bytes_max / 2;
+    let most = naming_memory().all() / 2;
     let kept = capture.map(|capture| kept_files::read(capture, &requests, most));
     let kept = kept.unwrap_or_default();
     let clock = Some(Arc::new(session.clock().clone()));
@@ -198,16 +202,22 @@ fn still_missing(requests: &[ModuleRequest], tables: &[SymbolTable]) -> Vec<Modu
     missing
 }
 
-/// Naming within the memory that is there: a small control group must not end what has been
-/// recorded.
 pub(crate) fn naming_options() -> Options {
-    let options = Options { asked_by: Owner::user_asking(), ..Options::default() };
-    #[cfg(target_os = "linux")]
-    let options = Options {
-        copied_bytes_max: options.copied_bytes_max.min(syscollect_capture::available_memory() / 4),
-        ..options
-    };
-    options
+    Options { asked_by: Owner::user_asking(), memory: naming_memory(), ..Options::default() }
+}
+
+/// What naming may take, of all that this program names at one time: a small control group must not
+/// end what has been recorded, nor what a flight recorder goes on to record.
+fn naming_memory() -> NamingMemory {
+    static MEMORY: OnceLock<NamingMemory> = OnceLock::new();
+    let memory = MEMORY.get_or_init(|| {
+        #[cfg(target_os = "linux")]
+        let free = syscollect_capture::available_memory();
+        #[cfg(not(target_os = "linux"))]
+        let free = u64::MAX;
+        NamingMemory::new(MOST_NAMING_MEMORY.min(free / 4))
+    });
+    memory.clone()
 }
 
 pub(crate) fn request(module: UnresolvedModule) -> ModuleRequest {

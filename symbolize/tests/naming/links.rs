@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use syscollect_fixtures::xz::crc32;
 use syscollect_model::{BuildId, SymbolTable};
-use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, build_id_of};
+use syscollect_symbolize::{
+    ModuleRequest, NamingMemory, Options, PinnedFiles, Symbolizer, build_id_of,
+};
 
 /// Far less than a hang.
 const SOON: Duration = Duration::from_secs(60);
@@ -328,8 +330,8 @@ fn without_memory_for_lines_there_are_names_and_without_any_a_note() {
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let path = file.path().canonicalize().unwrap();
     // All of it, the symbols of this program alone, and nothing.
-    let [all, some, none] = [1 << 30, 8 << 20, 1 << 10].map(|copied_bytes_max| {
-        let options = Options { copied_bytes_max, ..Options::default() };
+    let [all, some, none] = [1 << 30, 8 << 20, 1 << 10].map(|bytes| {
+        let options = Options { memory: NamingMemory::new(bytes), ..Options::default() };
         let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
         symbolizer.name_module(
             path.to_str().unwrap(),
