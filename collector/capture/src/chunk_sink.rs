@@ -85,7 +85,7 @@ impl ChunkSink {
     pub(crate) fn push(&self, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
-        self.copy_to_tee(&chunk);
+        self.copy_to_tee(&chunk, None);
         state.buffer.push(chunk);
     }
 
@@ -98,7 +98,7 @@ impl ChunkSink {
     pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
-        self.copy_to_tee(&chunk);
+        self.copy_to_tee(&chunk, Some(producer));
         state.buffer.push_of(producer, chunk);
     }
 
@@ -106,7 +106,7 @@ impl ChunkSink {
     /// are.
     pub(crate) fn define_of_task(&self, definition: &Definition) {
         for chunk in definition.chunks() {
-            self.copy_to_tee(&chunk);
+            self.copy_to_tee(&chunk, None);
             self.buffer().push_of_task(chunk);
         }
     }
@@ -122,9 +122,9 @@ impl ChunkSink {
         self.tee.as_ref()
     }
 
-    fn copy_to_tee(&self, chunk: &Chunk) {
+    fn copy_to_tee(&self, chunk: &Chunk, producer: Option<Producer>) {
         if let Some(tee) = &self.tee {
-            tee.chunk(chunk);
+            tee.chunk(chunk, producer);
         }
     }
 

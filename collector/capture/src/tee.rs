@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::Chunk;
+use syscollect_store::{Chunk, Producer};
 
 use crate::stage::Flush;
 
@@ -25,15 +24,6 @@ fn room_of(kind: LaneKind) -> usize {
         LaneKind::ZoneLog => MOST_WAITING / 8 * 5,
         LaneKind::Zone | LaneKind::Probe => MOST_WAITING / 2,
         _ => MOST_WAITING / 8 * 7,
-    }
-}
-
-/// The number of the instrumented program that wrote a chunk.
-fn program_of(chunk: &Chunk) -> Option<u32> {
-    match chunk.header.lane.kind {
-        LaneKind::Zone => ZoneChunk::from_bytes(&chunk.data).map(|prefix| prefix.client),
-        LaneKind::ZoneLog => ZoneLogChunk::from_bytes(&chunk.data).map(|prefix| prefix.client),
-        _ => None,
     }
 }
 
@@ -76,12 +66,12 @@ impl Tee {
         (Self(Receiver::Watcher(Arc::clone(&waiting))), Watched(waiting))
     }
 
-    /// Passes on a chunk, if it is wanted.
-    pub(crate) fn chunk(&self, chunk: &Chunk) {
+    /// Passes on a chunk, if it is wanted; of that program, if one wrote it.
+    pub(crate) fn chunk(&self, chunk: &Chunk, producer: Option<Producer>) {
         match &self.0 {
             // Who does not listen any more is told nothing.
             Receiver::Player(sender) => drop(sender.send(Teed::Chunk(chunk.clone()))),
-            Receiver::Watcher(waiting) => waiting.push(chunk),
+            Receiver::Watcher(waiting) => waiting.push(chunk, producer),
         }
     }
 
@@ -124,7 +114,9 @@ struct WaitingChunks {
 struct WaitingItems {
     items: VecDeque<Teed>,
     bytes: usize,
-    /// Of these, those of each instrumented program, by its number.
+    /// Of these, what instrumented programs wrote: those of each user, and of each program by its
+    /// number.
+    of_users: FxHashMap<u32, usize>,
     of_programs: FxHashMap<u32, usize>,
     /// Chunks that had no room since these were taken.
     left_out: BTreeMap<Lane, u64>,
@@ -147,8 +139,20 @@ impl Watched {
     }
 }
 
+impl WaitingItems {
+    /// How many bytes more may come where so many are free: a user's programs have as much as they
+    /// leave to other users, and each of them three times what it leaves to the user's others.
+    fn room_for(&self, producer: Option<Producer>, free: usize) -> usize {
+        let Some(Producer { user, program }) = producer else { return free };
+        let of = |all: &FxHashMap<u32, usize>, who| all.get(&who).copied().unwrap_or(0);
+        let of_user = free.saturating_sub(of(&self.of_users, user));
+        // Half of that would be the user's if nobody else came.
+        (of_user / 2 * 3).saturating_sub(of(&self.of_programs, program)).min(of_user)
+    }
+}
+
 impl WaitingChunks {
-    fn push(&self, chunk: &Chunk) {
+    fn push(&self, chunk: &Chunk, producer: Option<Producer>) {
         let lane = chunk.header.lane;
         if !(self.wanted)(lane.kind) {
             return;
@@ -156,16 +160,14 @@ impl WaitingChunks {
         let mut waiting = self.lock();
         let bytes = chunk.data.len() + size_of::<Teed>();
         let free = room_of(lane.kind).saturating_sub(waiting.bytes);
-        // A program has as much as is still free for the others.
-        let program = program_of(chunk);
-        let of_program = program.and_then(|program| waiting.of_programs.get(&program));
-        let is_full = bytes + of_program.copied().unwrap_or(0) > free;
+        let is_full = bytes > waiting.room_for(producer, free);
         // Behind what is missing nothing comes of its lane, so that it is clear where it is.
         if is_full || waiting.left_out.contains_key(&lane) {
             *waiting.left_out.entry(lane).or_default() += 1;
             return;
         }
-        if let Some(program) = program {
+        if let Some(Producer { user, program }) = producer {
+            *waiting.of_users.entry(user).or_default() += bytes;
             *waiting.of_programs.entry(program).or_default() += bytes;
         }
         waiting.bytes += bytes;
@@ -282,11 +284,11 @@ mod tests {
     #[test]
     fn who_watches_gets_what_is_wanted_in_order_and_the_last_of_how_far_it_is() {
         let (tee, watched) = Tee::to_watch(|kind| kind == LaneKind::Sched);
-        tee.chunk(&chunk(LaneKind::Sched, 0, 0, 10));
-        tee.chunk(&chunk(LaneKind::Sample, 0, 0, 10));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 0, 10), None);
+        tee.chunk(&chunk(LaneKind::Sample, 0, 0, 10), None);
         tee.nothing_before(Ticks(5));
         tee.nothing_before(Ticks(7));
-        tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10));
+        tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10), None);
         assert_eq!(shown(watched.take()), ["Sched0 #0", "<7", "Sched1 #0"]);
         assert!(watched.take().is_empty());
     }
@@ -294,24 +296,26 @@ mod tests {
     #[test]
     fn who_writes_zones_without_end_leaves_room_for_others_and_for_what_the_kernel_says() {
         let (tee, watched) = Tee::to_watch(|_| true);
-        let zones = |client, index, sequence, bytes| {
-            let prefix = ZoneChunk { client, ..ZoneChunk::default() };
-            let mut chunk = chunk(LaneKind::Zone, index, sequence, bytes);
-            chunk.data[..ZoneChunk::SIZE].copy_from_slice(prefix.as_bytes());
-            chunk
+        let [loud, quiet, other] =
+            [(1001, 1), (1001, 2), (1002, 3)].map(|(user, program)| Producer { user, program });
+        let write = |producer, index, sequence, bytes| {
+            tee.chunk(&chunk(LaneKind::Zone, index, sequence, bytes), Some(producer));
         };
         for sequence in 0..100 {
             // Each of its threads has a lane.
-            (0..8).for_each(|thread| tee.chunk(&zones(1, thread, sequence, 64 << 10)));
+            (0..7).for_each(|thread| write(loud, thread, sequence, 64 << 10));
         }
-        tee.chunk(&zones(2, 8, 0, 1 << 20));
-        tee.chunk(&chunk(LaneKind::Sched, 0, 0, 10 << 20));
-        tee.chunk(&chunk(LaneKind::Sched, 0, 1, 10 << 20));
-        tee.chunk(&chunk(LaneKind::Task, 0, 0, 1 << 20));
+        write(quiet, 7, 0, 1 << 20);
+        write(other, 8, 0, 4 << 20);
+        tee.chunk(&chunk(LaneKind::Sched, 0, 0, 10 << 20), None);
+        tee.chunk(&chunk(LaneKind::Sched, 0, 1, 10 << 20), None);
+        tee.chunk(&chunk(LaneKind::Task, 0, 0, 1 << 20), None);
         let taken = shown(watched.take());
         let of = |what: &str| taken.iter().filter(|one| one.starts_with(what)).count();
-        assert!((100..130).contains(&(of("Zone") - of("Zone8"))), "a quarter: {taken:?}");
-        assert_eq!((of("Zone8 #0"), of("Sched0 #0"), of("Task0 #0")), (1, 1, 1));
+        let loud = of("Zone") - of("Zone7") - of("Zone8");
+        assert!((80..100).contains(&loud), "three quarters of a user's half: {loud}");
+        let [quiet, other] = [of("Zone7 #0"), of("Zone8 #0")];
+        assert_eq!((quiet, other, of("Sched0 #0"), of("Task0 #0")), (1, 1, 1, 1));
         assert_eq!(of("-1 Sched0"), 1);
     }
 
@@ -319,17 +323,17 @@ mod tests {
     fn who_does_not_look_holds_no_more_than_a_bound_and_learns_what_was_left_out() {
         let (tee, watched) = Tee::to_watch(|_| true);
         let large = MOST_WAITING / 2;
-        tee.chunk(&chunk(LaneKind::Sched, 0, 0, large));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 0, large), None);
         tee.nothing_before(Ticks(1));
-        tee.chunk(&chunk(LaneKind::Sched, 0, 1, large));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 1, large), None);
         tee.nothing_before(Ticks(2));
         // There would be room for it, but it belongs behind what is missing.
-        tee.chunk(&chunk(LaneKind::Sched, 0, 2, 10));
-        tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 2, 10), None);
+        tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10), None);
         tee.nothing_before(Ticks(3));
         let expected = ["Sched0 #0", "<1", "Sched1 #0", "-2 Sched0", "<3"];
         assert_eq!(shown(watched.take()), expected);
-        tee.chunk(&chunk(LaneKind::Sched, 0, 3, 10));
+        tee.chunk(&chunk(LaneKind::Sched, 0, 3, 10), None);
         assert_eq!(shown(watched.take()), ["Sched0 #3"], "it goes on");
     }
 }

@@ -22,8 +22,8 @@ pub enum TriggerError {
     /// Two have one name.
     #[error("two triggers are called {0:?}: a name tells their snapshots apart")]
     SameName(String),
-    /// It says nothing that could ever happen.
-    #[error("the trigger {name:?} can never fire: {why}")]
+    /// It can never fire, or its snapshots would not have what it fired for.
+    #[error("the trigger {name:?} is of no use: {why}")]
     Never {
         /// Its name.
         name: String,

@@ -182,6 +182,12 @@ impl Trigger {
         if self.last == Some(Duration::ZERO) {
             return Some("of the last 0 s there is nothing");
         }
+        if self.last.is_some_and(|last| last <= self.after) {
+            return Some(
+                "what it fires for lies `after` before the end of the snapshot, which has no more \
+                 than `last` of it: let `last` be longer",
+            );
+        }
         match (name, self.limit) {
             (true, _) if matches!(self.cause, Cause::Tracepoint(..)) => {
                 Some("a tracepoint is named with its subsystem, as in oom:mark_victim")
@@ -414,10 +420,13 @@ mod tests {
             "tracepoint switch",
             "crash, limit 0",
             "blocked \"\" > 1s",
+            "crash, after 20s, last 20s",
         ] {
             assert!(trigger(text).never().is_some(), "{text}");
         }
-        assert_eq!(trigger("frame > 1ms").never(), None);
+        for text in ["frame > 1ms", "crash, after 19s, last 20s", "crash, after 1m"] {
+            assert_eq!(trigger(text).never(), None, "{text}");
+        }
     }
 
     fn any_name() -> impl Strategy<Value = NamePattern> {
