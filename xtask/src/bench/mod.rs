@@ -6,6 +6,7 @@
 //! the pairs' ratios. Never part of the tests.
 
 mod figures;
+mod flight;
 mod stacks;
 mod table;
 mod tracepoint;
@@ -37,6 +38,12 @@ pub(crate) struct Arguments {
     /// Only how many user stacks are whole and named, and what that costs.
     #[arg(long, conflicts_with = "tracepoint")]
     stacks: bool,
+    /// Only what a flight recorder costs, next to a recording into a file.
+    #[arg(long, conflicts_with_all = ["tracepoint", "stacks"])]
+    flight: bool,
+    /// Measure this build of syscollect instead of the one here.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "tracepoint")]
+    program: Option<PathBuf>,
     /// Compare with this older build of syscollect instead of with other tracers, by turns.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "tracepoint")]
     baseline: Option<PathBuf>,
@@ -44,17 +51,26 @@ pub(crate) struct Arguments {
 
 /// Runs everything and prints the tables as Markdown.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { pairs, tracepoint: only_tracepoint, stacks: only_stacks, baseline } = arguments;
+    let Arguments { pairs, tracepoint: only_tracepoint, stacks: only_stacks, .. } = arguments;
     let pairs = *pairs;
+    let context = || match &arguments.program {
+        Some(program) => Context::with_program(program),
+        None => Context::new(),
+    };
     if !is_root() {
         bail!("tracing needs root: run `sudo -E env PATH=\"$PATH\" cargo xtask bench`");
     }
     println!("{}\n", table::machine());
-    if let Some(baseline) = baseline {
+    if let Some(baseline) = &arguments.baseline {
         return versions::run(baseline, pairs);
     }
     if *only_stacks {
-        return whole_stacks(&Context::new()?, pairs);
+        return whole_stacks(&context()?, pairs);
+    }
+    if arguments.flight {
+        println!("**A flight recorder**, medians of {pairs} pairs\n");
+        println!("{}", flight::run(&context()?, pairs)?);
+        return Ok(());
     }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
     println!(
@@ -64,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if *only_tracepoint {
         return Ok(());
     }
-    let context = Context::new()?;
+    let context = context()?;
     workloads(&context, pairs)?;
     println!(
         "**From start to recording, and from stop to a finished trace**\n\n{}",

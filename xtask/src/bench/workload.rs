@@ -48,6 +48,13 @@ pub(super) const WORKLOADS: [Workload; 3] = [
     },
 ];
 
+/// For some seconds.
+pub(super) const SWITCHING: Workload = Workload {
+    title: "two processes and a pipe, no library between, a million switches on one CPU",
+    arguments: &["ping-pong", "500000", "1"],
+    tracers: &[],
+};
+
 impl Workload {
     /// Whether everything it runs is there.
     pub(super) fn is_installed(&self) -> bool {
