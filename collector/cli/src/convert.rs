@@ -500,7 +500,7 @@ where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (from, to) = selection.range.of(session);
+    let (from, to) = selection.range.of(session)?;
     let process = selection.process.clone();
     let bar = terminal.work("exporting", session.expected_events());
     let mut watched = WatchedExporter { inner, events: 0, process, bar, abandon };

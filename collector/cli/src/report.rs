@@ -162,7 +162,7 @@ fn report(args: &Args) -> Result<Report> {
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let process = convert::focus(process.clone(), *all, &session);
     let worst = worst.map_or(0, |worst| worst as usize);
-    let (from, to) = range.of(&session);
+    let (from, to) = range.of(&session)?;
     let part = range.is_part().then_some(ReportRange { from, to });
     let options = ReportOptions {
         process: process.clone(),

@@ -8,10 +8,10 @@ mod fake;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
-use syscollect_model::{LaneKind, LossCause, StopReason};
+use syscollect_model::{LaneKind, LossCause, SessionInfo, SnapshotMark, StopReason, Ticks};
 use syscollect_records::{SchedRecord, task_state};
-use syscollect_store::{LaneLoss, LostRecord};
-use syscollect_tests::{FakeMachine, Host, Stacks};
+use syscollect_store::{Definition, LaneLoss, LostRecord};
+use syscollect_tests::{FakeMachine, Host, Stacks, TICKS_PER_US, ticks};
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
 fn report(arguments: &[&str]) -> Output {
@@ -242,6 +242,31 @@ fn a_flame_graph_is_of_a_part_where_one_is_asked_for() {
         let count = text.trim().rsplit(' ').next().unwrap();
         assert_eq!(count.parse::<u64>().unwrap(), samples, "{range:?}");
     }
+}
+
+#[test]
+fn what_lies_around_the_moment_for_which_a_snapshot_was_taken_is_told_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "worker", &[]);
+    machine.running(0, 70);
+    for us in [1_000, 4_000, 5_000, 9_000] {
+        let user = machine.sample_stack(0, us, 70, &[0x1000]);
+        machine.sample(0, us, 70, Stacks { user, kernel: 0 }, 0);
+    }
+    let mark = SnapshotMark { at: Ticks(ticks(4_500)), ..SnapshotMark::default() };
+    let tick_rate_hz = (TICKS_PER_US * 1_000_000) as f64;
+    let session = SessionInfo { snapshot: Some(mark), tick_rate_hz, ..SessionInfo::default() };
+    machine.define(&Definition::Session(Box::new(session)));
+    fs::write(folder.path().join("x.syscap"), machine.finish()).unwrap();
+    for (around, samples) in [("1ms", 2), ("1h", 4)] {
+        let json = run_in(folder.path(), &["report", "x.syscap", "--json"], &["--around", around]);
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(report["events"]["samples"], samples, "{around}");
+    }
+    let output = report(&["x.syscap", "--around", "1s"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && message.contains("--from and --to"), "{message}");
 }
 
 /// What the program prints that is run in a folder with these arguments.
