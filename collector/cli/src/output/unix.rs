@@ -31,7 +31,7 @@ impl Folder {
             return Err(error).with_context(|| match path.is_file() {
                 true => format!("{} is a file, not a folder to write into", path.display()),
                 false => format!(
-                    "cannot write into folder {}: create it or name another with -o",
+                    "cannot write into folder {}: create it, or name another one",
                     path.display()
                 ),
             });

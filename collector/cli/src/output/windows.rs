@@ -22,7 +22,7 @@ impl Folder {
             bail!("{} is a file, not a folder to write into", path.display());
         }
         if !path.is_dir() {
-            bail!("cannot write into folder {}: create it or name another with -o", path.display());
+            bail!("cannot write into folder {}: create it, or name another one", path.display());
         }
         Ok(Self { path: path.to_owned() })
     }
