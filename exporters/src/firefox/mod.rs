@@ -640,7 +640,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             ended::counters(&self.timeline.counters, &self.timeline.memory.pools, &threads, tables);
         let kinds = self.timeline.slices.kinds.schemas();
         let mut meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
-        visible::choose_visible(&mut meta, &threads);
+        visible::choose_visible(&mut meta, &threads, &self.config.session);
         self.ended = EndedProfile { span, meta, threads, counters };
         Ok(())
     }

@@ -6,6 +6,7 @@
 use super::ended::EndedThread;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use syscollect_model::SessionInfo;
 
 /// As many threads as the viewer would show by itself.
 const BUSIEST: usize = 15;
@@ -21,12 +22,15 @@ struct ThreadContent {
     marks: usize,
     /// It is the machine's, or a queue of a GPU.
     always: bool,
+    /// A snapshot was taken for what happened to it.
+    is_subject: bool,
 }
 
 /// Adds the threads that are shown at first, and the one that is selected.
-pub(super) fn choose_visible(meta: &mut Value, threads: &[EndedThread]) {
-    let shows: Vec<ThreadContent> =
-        threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
+pub(super) fn choose_visible(meta: &mut Value, threads: &[EndedThread], session: &SessionInfo) {
+    let subject = subject(threads, session);
+    let shows = |(index, thread)| shows(index, thread, subject == Some(index));
+    let shows: Vec<ThreadContent> = threads.iter().enumerate().map(shows).collect();
     let Choice { visible, selected } = choose(&shows);
     meta["initialVisibleThreads"] = json!(visible);
     // Threads by CPU time, not by name. (Processes it sorts by what their first threads did,
@@ -35,9 +39,18 @@ pub(super) fn choose_visible(meta: &mut Value, threads: &[EndedThread]) {
     meta["initialSelectedThreads"] = json!(selected.as_slice());
 }
 
-fn shows(index: usize, thread: &EndedThread) -> ThreadContent {
+/// The thread for which a trigger took the snapshot: of those that had its number, the last.
+fn subject(threads: &[EndedThread], session: &SessionInfo) -> Option<usize> {
+    let tid = session.snapshot.as_ref().filter(|mark| mark.tid != 0)?.tid.to_string();
+    let had_it = |thread: &EndedThread| !thread.queue && thread.tid.split('.').next() == Some(&tid);
+    let had_it = threads.iter().enumerate().filter(|(_, thread)| had_it(thread));
+    had_it.max_by_key(|(_, thread)| thread.lifetime.0).map(|(index, _)| index)
+}
+
+fn shows(index: usize, thread: &EndedThread, is_subject: bool) -> ThreadContent {
     let marks = thread.state.markers.of_programs();
-    ThreadContent { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
+    let always = index == 0 || thread.queue || is_subject;
+    ThreadContent { cpu_ns: thread.cpu_ns(), marks, always, is_subject }
 }
 
 /// Threads by index.
@@ -68,8 +81,9 @@ fn choose(threads: &[ThreadContent]) -> Choice {
         always.chain(busy.map(|(index, _)| *index)).chain(talkative).collect();
     visible.sort_unstable();
     visible.dedup();
-    let selected = busiest.first().filter(|(_, cpu_ns)| *cpu_ns > 0).map(|(index, _)| *index);
-    Choice { visible, selected: selected.or((!threads.is_empty()).then_some(0)) }
+    let subject = threads.iter().position(|thread| thread.is_subject);
+    let busiest = busiest.first().filter(|(_, cpu_ns)| *cpu_ns > 0).map(|(index, _)| *index);
+    Choice { visible, selected: subject.or(busiest).or((!threads.is_empty()).then_some(0)) }
 }
 
 #[cfg(test)]
@@ -87,6 +101,13 @@ mod tests {
         let threads =
             [machine, busy(5), busy(1_000), busy(49), busy(50), instrumented, busy(0), machine];
         assert_eq!(choose(&threads), Choice { visible: vec![0, 2, 4, 5, 7], selected: Some(2) });
+    }
+
+    #[test]
+    fn the_thread_for_which_a_snapshot_was_taken_is_shown_and_selected() {
+        let subject = ThreadContent { always: true, is_subject: true, ..busy(1) };
+        let threads = [busy(1_000), busy(2), subject];
+        assert_eq!(choose(&threads), Choice { visible: vec![0, 2], selected: Some(2) });
     }
 
     #[test]
