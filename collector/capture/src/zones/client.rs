@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Ticks};
-use syscollect_records::Stamp;
 use syscollect_store::Chunk;
-use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::arena::Arena;
 use super::counters::{ApplicationCounters, PolledProgram};
 use super::definitions::DefinitionShares;
-use super::items::{Piece, pieces};
+use super::items::pieces;
 use super::lanes::{Lanes, LogLane, ThreadLane};
 use super::log::{CounterEntry, LogPart, LogReader};
+use super::losses::Losses;
 use super::memory::ArenaMemory;
-use super::ring::{Missed, READ_BYTES, RingContent, RingError, RingReader};
+use super::ring::{READ_BYTES, RingReader};
+use super::thread_ring::{DrainCounts, Draining, RingOutput, ThreadRing};
 use super::turn::{TurnBudget, VisitOutcome};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
@@ -26,8 +26,6 @@ use crate::stage::CHUNK_BYTES;
 /// Owners of a ring that an observer remembers: threads that have ended may have written what it
 /// has not read.
 const MOST_OWNERS: usize = 64;
-/// What an observer has of a thread that has ended waits so long for the thread to be told.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What drains of all clients share.
 pub(super) struct Output<'a> {
@@ -38,57 +36,6 @@ pub(super) struct Output<'a> {
     pub(super) chunk: &'a mut dyn FnMut(Chunk),
     /// What should be said, in words.
     pub(super) notes: &'a mut Vec<String>,
-}
-
-/// What drains of a program's rings share.
-struct RingOutput<'a> {
-    lanes: &'a mut Lanes,
-    scratch: &'a mut Vec<u64>,
-    chunks: &'a mut Vec<Chunk>,
-    notes: &'a mut Vec<String>,
-}
-
-/// What a program lost, and what was given up of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Losses {
-    /// Items that found their ring full.
-    pub(super) ring_full: u64,
-    /// Events of threads that had no ring.
-    pub(super) without_ring: u64,
-    /// Events of threads whose rings others took before anybody came to read them.
-    pub(super) unread: u64,
-    /// Definitions that found the log full.
-    pub(super) definitions: u64,
-    /// Definitions beyond the share of its program or user.
-    pub(super) excess_definitions: u64,
-    /// Rings and logs that were not read to their end when the recording ended.
-    pub(super) unfinished: u64,
-    /// Rings and logs that made no sense.
-    pub(super) broken: u64,
-    /// Items of threads that nobody knows any more.
-    pub(super) nobodys: u64,
-    /// Rings of which another recorder had taken nobody knows how much.
-    pub(super) gaps: u64,
-}
-
-impl Losses {
-    /// Adds up; numbers of programs may be anything.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.ring_full = bounded_sum(self.ring_full, other.ring_full);
-        self.without_ring = bounded_sum(self.without_ring, other.without_ring);
-        self.unread = bounded_sum(self.unread, other.unread);
-        self.definitions = bounded_sum(self.definitions, other.definitions);
-        self.excess_definitions = bounded_sum(self.excess_definitions, other.excess_definitions);
-        self.unfinished = bounded_sum(self.unfinished, other.unfinished);
-        self.broken = bounded_sum(self.broken, other.broken);
-        self.nobodys = bounded_sum(self.nobodys, other.nobodys);
-        self.gaps = bounded_sum(self.gaps, other.gaps);
-    }
-}
-
-fn bounded_sum(a: u64, b: u64) -> u64 {
-    const MOST: u64 = 1 << 48;
-    a.saturating_add(b).min(MOST)
 }
 
 /// When the recording began, in either clock.
@@ -112,7 +59,7 @@ pub(super) struct Client {
     subject: PolledProgram,
     memory: Arc<ArenaMemory>,
     start: Start,
-    rings: Vec<Ring>,
+    rings: Vec<ThreadRing>,
     /// Where a ring lies among them, by its number.
     indices: FxHashMap<u32, usize>,
     /// The ring that is looked at next, and how many are still to be looked at in this round.
@@ -149,22 +96,6 @@ struct LogStaged {
     position: usize,
     entries: u32,
     data: Vec<u8>,
-}
-
-/// A ring and the thread whose items come out of it.
-struct Ring {
-    number: u32,
-    reader: RingReader,
-    /// Who the watcher says has it, and has had it last: the owner's count and its thread, if it is
-    /// known.
-    reported: Vec<(u32, Option<u32>)>,
-    /// Since when items wait for their thread to be told, which has the ring no more.
-    unknown_since: Option<Instant>,
-    /// Whose items were taken last, and where they go; no lane where nobody knows the thread.
-    writer: Option<(u32, Option<ThreadLane>)>,
-    /// When it was found empty, if it was.
-    empty_at: Option<Instant>,
-    broken: bool,
 }
 
 impl Client {
@@ -241,15 +172,7 @@ impl Client {
             RingReader::new(memory, number, start, self.had_reader)
         };
         self.indices.insert(number, self.rings.len());
-        self.rings.push(Ring {
-            number,
-            reader,
-            reported: Vec::new(),
-            unknown_since: None,
-            writer: None,
-            empty_at: None,
-            broken: false,
-        });
+        self.rings.push(ThreadRing::new(number, reader));
     }
 
     /// The thread that has this ring; `None` when nobody knows it any more.
@@ -259,16 +182,7 @@ impl Client {
         else {
             return false;
         };
-        ring.empty_at = None;
-        if let Some((_, known)) = ring.reported.iter_mut().find(|(known, _)| *known == owner) {
-            *known = known.or(tid);
-            return false;
-        }
-        if ring.reported.len() >= if self.was_held { MOST_OWNERS } else { 1 } {
-            ring.reported.remove(0);
-        }
-        ring.reported.push((owner, tid));
-        true
+        ring.set_owner(owner, tid, if self.was_held { MOST_OWNERS } else { 1 })
     }
 
     /// Asks its threads to state what they have open, as for a recorder that comes now.
@@ -397,7 +311,7 @@ impl Client {
         self.drain_counters(now, all, turn, out);
         if due {
             let outgoing = &mut self.outgoing;
-            for lane in self.rings.iter_mut().filter_map(Ring::lane) {
+            for lane in self.rings.iter_mut().filter_map(ThreadRing::lane) {
                 if all || lane.is_due(turn) {
                     lane.flush(now, outgoing);
                 }
@@ -551,8 +465,7 @@ impl Client {
             self.losses.broken += 1;
         }
         let losses = self.losses();
-        let writers =
-            self.rings.into_iter().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
+        let writers = self.rings.into_iter().filter_map(ThreadRing::into_lane);
         writers.chain(self.values).for_each(|lane| lanes.close(lane));
         losses
     }
@@ -566,177 +479,5 @@ fn counted(memory: &ArenaMemory) -> Losses {
         unread: header.events_unread.load(Ordering::Relaxed),
         definitions: header.definitions_lost.load(Ordering::Relaxed),
         ..Losses::default()
-    }
-}
-
-/// What a drain counts.
-struct DrainCounts<'a> {
-    pid: u32,
-    losses: &'a mut Losses,
-    items: &'a mut u64,
-}
-
-impl DrainCounts<'_> {
-    fn count_full(&mut self, events: u64) {
-        self.losses.ring_full = self.losses.ring_full.saturating_add(events);
-    }
-
-    /// Counts what another recorder has taken before this one came.
-    fn count(&mut self, missed: Missed, out: &mut RingOutput<'_>) {
-        self.count_full(missed.events);
-        if missed.gaps > 0 {
-            if self.losses.gaps == 0 {
-                let pid = self.pid;
-                out.notes.push(format!(
-                    "process {pid}: it is not known how many of its first zones are missing: \
-                     another recorder had taken them before this one came"
-                ));
-            }
-            self.losses.gaps += missed.gaps;
-        }
-    }
-}
-
-/// Says in a thread's lane that events are missing before the one of that stamp.
-fn mark_loss(
-    lane: &mut ThreadLane,
-    stamp: Stamp,
-    events: u64,
-    now: Ticks,
-    chunks: &mut Vec<Chunk>,
-) {
-    let words = [stamp.0 & !0xff | ItemKind::Lost as u64, events];
-    let first = Some(Stamp(words[0]));
-    let (last, starts_stamped) = (first, true);
-    lane.append(
-        Piece { words: &words, items: 1, events: 0, first, last, starts_stamped },
-        now,
-        chunks,
-    );
-}
-
-/// Whose ring is drained, and when.
-struct Draining {
-    client: u32,
-    /// Whether nothing comes after this.
-    all: bool,
-    now: Ticks,
-    at: Instant,
-}
-
-impl Ring {
-    fn lane(&mut self) -> Option<&mut ThreadLane> {
-        self.writer.as_mut().and_then(|(_, lane)| lane.as_mut())
-    }
-
-    /// Moves what is there to the lane of its thread; returns how many bytes the ring held.
-    fn drain(
-        &mut self,
-        context: &Draining,
-        account: &mut DrainCounts<'_>,
-        out: &mut RingOutput<'_>,
-    ) -> Result<u64, RingError> {
-        let (mut begun, mut bytes) = (None, 0);
-        loop {
-            let waiting = self.reader.waiting(out.scratch)?;
-            let begun = *begun.get_or_insert(self.reader.position());
-            let missed = self.reader.newly_missed();
-            account.count(missed, out);
-            bytes = bytes.max(waiting.bytes) + missed.scanned;
-            if waiting.bytes > 0 {
-                if !self.follow_owner(context, &waiting, out) {
-                    // The watcher will tell soon whose they are.
-                    return Ok(bytes);
-                }
-                let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
-                let marked = context.now;
-                Self::take(&mut self.reader, lane, waiting, (marked, missed.events), account, out)?;
-            }
-            let position = self.reader.position();
-            // An observer that was overtaken goes on elsewhere; another thread's items may follow.
-            let is_overtaken = position < waiting.until;
-            let has_more = is_overtaken || waiting.is_late && position < waiting.head;
-            if has_more && position.saturating_sub(begun) < RING_BYTES as u64 {
-                continue;
-            }
-            account.losses.unfinished += u64::from(is_overtaken && context.all);
-            account.count(self.reader.newly_missed(), out);
-            account.count_full(self.reader.newly_lost());
-            if waiting.ended && !has_more {
-                self.let_go(context.now, out);
-                self.reader.free();
-            }
-            return Ok(bytes);
-        }
-    }
-
-    fn take(
-        reader: &mut RingReader,
-        mut lane: Option<&mut ThreadLane>,
-        waiting: RingContent,
-        (now, missed): (Ticks, u64),
-        account: &mut DrainCounts<'_>,
-        out: &mut RingOutput<'_>,
-    ) -> Result<(), RingError> {
-        let RingOutput { scratch, chunks, .. } = out;
-        let mut missed = (missed > 0).then_some(missed);
-        reader.take(waiting, scratch, &mut |piece| {
-            let items = u64::from(piece.items);
-            match &mut lane {
-                Some(lane) => {
-                    if let Some(first) = piece.first
-                        && let Some(events) = missed.take()
-                    {
-                        mark_loss(lane, first, events, now, chunks);
-                    }
-                    *account.items += items;
-                    lane.append(piece, now, chunks);
-                }
-                None => account.losses.nobodys += items,
-            }
-        })
-    }
-
-    /// Has the lane of the thread that wrote what is waiting. `false` while
-    /// it is not known; at the end it is nobody's then.
-    fn follow_owner(
-        &mut self,
-        context: &Draining,
-        waiting: &RingContent,
-        out: &mut RingOutput<'_>,
-    ) -> bool {
-        let Some(owner) = waiting.owner else {
-            self.let_go(context.now, out);
-            return true;
-        };
-        if self.writer.as_ref().is_some_and(|(known, _)| *known == owner) {
-            return true;
-        }
-        let reported = self.reported.iter().find(|(reported, _)| *reported == owner);
-        let tid = match reported {
-            Some((_, tid)) => *tid,
-            None if context.all => None,
-            None if waiting.is_late => {
-                let since = *self.unknown_since.get_or_insert(context.at);
-                if context.at.duration_since(since) < PATIENCE {
-                    return false;
-                }
-                None
-            }
-            None => return false,
-        };
-        self.unknown_since = None;
-        self.let_go(context.now, out);
-        let lane = tid.and_then(|tid| out.lanes.open(context.client, tid));
-        self.writer = Some((owner, lane));
-        true
-    }
-
-    /// The thread has ended: its lane may be another's.
-    fn let_go(&mut self, now: Ticks, out: &mut RingOutput<'_>) {
-        if let Some((_, Some(mut lane))) = self.writer.take() {
-            lane.flush(now, out.chunks);
-            out.lanes.close(lane);
-        }
     }
 }

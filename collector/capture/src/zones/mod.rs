@@ -82,12 +82,14 @@ mod fuzzing;
 mod items;
 mod lanes;
 mod log;
+mod losses;
 mod mapped;
 mod memory;
 mod refusals;
 mod ring;
 mod source;
 mod taken;
+mod thread_ring;
 mod turn;
 mod watch;
 

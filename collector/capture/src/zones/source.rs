@@ -12,9 +12,10 @@ use syscollect_records::RecordKind;
 use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, LostRecord, Producer};
 
 use super::ZoneNotice;
-use super::client::{Client, Losses, Output, Start};
+use super::client::{Client, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
+use super::losses::Losses;
 use super::refusals::{Refusals, UserNote};
 use super::turn::{TurnBudget, VisitOrder, VisitOutcome};
 use super::watch::{Handle, WatchEvent};
