@@ -14,6 +14,9 @@ const MOST_ENTRIES: usize = 1 << 20;
 /// Programs that live and of which it is known whose they are; entries of more stay.
 const MOST_PROGRAMS: usize = 1 << 16;
 
+/// The main set of frames has no name, and its frames are called so on timelines.
+const MAIN_SET: [&str; 2] = ["", "Frame"];
+
 /// An entry of a log that triggers ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedEntry {
@@ -67,10 +70,14 @@ impl ClientLogs {
                 _ => {}
             }
         }
-        let any_set = asked.frames.iter().filter(|(_, set)| set.is_none());
-        let any_set: Triggers = any_set.map(|(trigger, _)| *trigger).collect();
-        let main = (!any_set.is_empty())
-            .then(|| NamedEntry { name: "Frame".into(), triggers: Arc::new(any_set) });
+        let is_of_main = |set: &NamePattern| MAIN_SET.iter().any(|name| set.matches(name));
+        let of_main = asked.frames.iter().filter(|(_, set)| set.as_ref().is_none_or(is_of_main));
+        let of_main: Triggers = of_main.map(|(trigger, _)| *trigger).collect();
+        // It needs no entry of a log: whoever asks for it has seen its name.
+        let mut seen = TriggerSet::default();
+        seen.add(&of_main);
+        let main = (!of_main.is_empty())
+            .then(|| NamedEntry { name: "Frame".into(), triggers: Arc::new(of_main) });
         Self {
             asked,
             locations: FxHashMap::default(),
@@ -81,7 +88,7 @@ impl ClientLogs {
             programs: 0,
             entries_of: FxHashMap::default(),
             entries: 0,
-            seen: TriggerSet::default(),
+            seen,
             unfollowed: 0,
             main,
         }

@@ -21,6 +21,8 @@ const MOST_PROBES: usize = 1 << 16;
 struct AskedProbe {
     role: ProbeRole,
     pair: u32,
+    /// Of a beginning: whether one may begin while another is open, where that is known.
+    nests: Option<bool>,
     name: Arc<str>,
     arguments: Vec<ProbeArgument>,
     /// Those that want each hit.
@@ -108,7 +110,7 @@ impl Hits {
     }
 
     fn define(&mut self, definition: &ProbeDefinition) {
-        let ProbeDefinition { probe, role, pair, name, arguments, .. } = definition;
+        let ProbeDefinition { probe, role, pair, nests, name, arguments, .. } = definition;
         let asked = |asked: &[(usize, NamePattern)]| -> Triggers {
             let asked = asked.iter().filter(|(_, pattern)| pattern.matches(name));
             asked.map(|(trigger, _)| *trigger).collect()
@@ -133,8 +135,9 @@ impl Hits {
             return;
         }
         if !hits.is_empty() || !durations.is_empty() || role.is_end() {
-            let (role, pair, arguments) = (*role, *pair, arguments.clone());
-            let asked = AskedProbe { role, pair, name, arguments, hits, durations };
+            let (role, pair, nests) = (*role, *pair, *nests);
+            let arguments = arguments.clone();
+            let asked = AskedProbe { role, pair, nests, name, arguments, hits, durations };
             self.probes.entry(*probe).or_insert(asked);
         }
     }
@@ -228,10 +231,7 @@ impl Hits {
             ProbeRole::FunctionReturn => open.calls.exit(sp.wrapping_sub(8), probe.pair),
             ProbeRole::FunctionExit => open.calls.exit(sp, probe.pair),
             ProbeRole::ZoneBegin => {
-                match open.pairs.len() < MOST_OPEN {
-                    true => open.pairs.push((probe.pair, begun)),
-                    false => self.unfollowed += 1,
-                }
+                self.unfollowed += u64::from(!open.begin(probe, begun));
                 None
             }
             ProbeRole::ZoneEnd => {
@@ -252,6 +252,24 @@ impl Hits {
                 found.push(FoundCause { trigger, at, tid: Some(tid), what });
             }
         }
+    }
+}
+
+impl OpenProbes {
+    /// A zone of a pair begins; whether it takes no other's place that may end yet.
+    fn begin(&mut self, probe: &AskedProbe, begun: BegunHit) -> bool {
+        if probe.nests == Some(false) {
+            // The one before is over, however it ended.
+            self.pairs.retain(|(pair, _)| *pair != probe.pair);
+        }
+        let is_full = self.pairs.len() >= MOST_OPEN;
+        if is_full {
+            // The outermost, or one of which the end was never told. An end of this one must not be
+            // taken for that of one before.
+            self.pairs.remove(0);
+        }
+        self.pairs.push((probe.pair, begun));
+        !is_full || probe.nests.is_none()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Tracepoints of the kernel whose fields are as asked for.
 
-use crate::cause::{Cause, Condition};
-use crate::found::{FoundCause, Occurrence};
+use crate::cause::{Cause, Condition, Operand};
+use crate::found::{FoundCause, Occurrence, TriggerSet};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_merge::{field_number, field_string};
 use syscollect_records::{RecordKind, TracepointRecord};
-use syscollect_store::{TracepointDefinition, TracepointField};
+use syscollect_store::{TracepointDefinition, TracepointField, TracepointFieldKind};
 
 /// Tracepoints that are asked for.
 const MOST_TRACEPOINTS: usize = 1 << 12;
@@ -23,6 +23,10 @@ pub(crate) struct Tracepoints {
     /// By `subsystem:name`.
     asked: Vec<(usize, String, Vec<Condition>)>,
     tracepoints: FxHashMap<u32, AskedTracepoint>,
+    /// Those whose tracepoint is recorded.
+    pub(crate) seen: TriggerSet,
+    /// Why triggers cannot fire whose tracepoint is.
+    notes: FxHashMap<usize, String>,
 }
 
 impl Tracepoints {
@@ -33,7 +37,7 @@ impl Tracepoints {
             }
             _ => None,
         });
-        Self { asked: asked.collect(), tracepoints: FxHashMap::default() }
+        Self { asked: asked.collect(), ..Self::default() }
     }
 
     pub(crate) fn are_asked(&self) -> bool {
@@ -44,12 +48,24 @@ impl Tracepoints {
     pub(crate) fn add(&mut self, definitions: &[TracepointDefinition]) {
         for TracepointDefinition { tracepoint, system, name, fields } in definitions {
             let name = format!("{system}:{name}");
-            let is_asked = self.asked.iter().any(|(_, asked, _)| *asked == name);
+            let asking = self.asked.iter().filter(|(_, asked, _)| *asked == name);
+            let mut is_asked = false;
+            for (trigger, _, conditions) in asking {
+                is_asked = true;
+                self.seen.add(&[*trigger]);
+                let why = conditions.iter().find_map(|one| never(one, &name, fields));
+                self.notes.extend(why.map(|why| (*trigger, why)));
+            }
             if is_asked && self.tracepoints.len() < MOST_TRACEPOINTS {
                 let asked = AskedTracepoint { name: name.into(), fields: fields.clone() };
                 self.tracepoints.entry(*tracepoint).or_insert(asked);
             }
         }
+    }
+
+    /// Why a trigger cannot fire.
+    pub(crate) fn note(&self, trigger: usize) -> Option<String> {
+        self.notes.get(&trigger).cloned()
     }
 
     /// A record of a tracepoint.
@@ -72,6 +88,25 @@ impl Tracepoints {
     }
 }
 
+/// Why the fields of a tracepoint are never so.
+fn never(condition: &Condition, name: &str, fields: &[TracepointField]) -> Option<String> {
+    let Condition { field, operand, .. } = condition;
+    let Some(known) = fields.iter().find(|known| known.name == *field) else {
+        let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        return Some(format!("it cannot: {name} has no field {field}, but {}", names.join(", ")));
+    };
+    let wanted = match operand {
+        Operand::Number(_) => "number",
+        Operand::String(_) => "text",
+    };
+    let has = match known.kind {
+        TracepointFieldKind::Number if known.size <= 8 => "number",
+        TracepointFieldKind::Number | TracepointFieldKind::Bytes => "",
+        _ => "text",
+    };
+    (wanted != has).then(|| format!("it cannot: the field {field} of {name} is no {wanted}"))
+}
+
 impl AskedTracepoint {
     /// Whether the fields are so.
     fn fulfils(&self, bytes: &[u8], conditions: &[Condition]) -> bool {
@@ -89,5 +124,52 @@ impl AskedTracepoint {
                 })
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cause::Comparison;
+
+    #[test]
+    fn why_a_tracepoint_is_never_so_is_known_from_its_fields() {
+        let asked = |name: &str, field: &str, operand| {
+            let (field, comparison) = (field.into(), Comparison::Greater);
+            Cause::Tracepoint(name.into(), vec![Condition { field, comparison, operand }])
+        };
+        let text = || Operand::String("x".into());
+        let causes = [
+            asked("oom:mark_victim", "pid", Operand::Number(1.0)),
+            asked("task:task_rename", "comm", text()),
+            asked("task:task_rename", "pid", text()),
+            asked("task:task_rename", "newcomm", Operand::Number(1.0)),
+            asked("task:task_rename", "newcomm", text()),
+            asked("task:task_rename", "pid", Operand::Number(1.0)),
+        ];
+        let mut tracepoints = Tracepoints::new(causes.iter().enumerate());
+        let field = |name: &str, size, kind| TracepointField {
+            name: name.into(),
+            size,
+            kind,
+            ..TracepointField::default()
+        };
+        let fields = vec![
+            field("pid", 4, TracepointFieldKind::Number),
+            field("newcomm", 16, TracepointFieldKind::Text),
+        ];
+        let (system, name) = ("task".into(), "task_rename".into());
+        tracepoints.add(&[TracepointDefinition { tracepoint: 1, system, name, fields }]);
+        let notes = (0..causes.len()).map(|trigger| tracepoints.note(trigger).unwrap_or_default());
+        let expected = [
+            "",
+            "it cannot: task:task_rename has no field comm, but pid, newcomm",
+            "it cannot: the field pid of task:task_rename is no text",
+            "it cannot: the field newcomm of task:task_rename is no number",
+            "",
+            "",
+        ];
+        assert_eq!(notes.collect::<Vec<_>>(), expected);
+        assert!(!tracepoints.seen.has(0) && tracepoints.seen.has(1));
     }
 }

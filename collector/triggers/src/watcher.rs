@@ -406,7 +406,8 @@ impl Watcher {
         let statuses = self.triggers.iter().enumerate().map(|(trigger, of)| {
             let usual = limits.and_then(|limits| limits.get(&trigger)?.usual());
             let unseen = self.is_unseen(trigger).then(|| "nothing is called so yet".to_owned());
-            let note = unseen.or(usual).or_else(|| self.hits.note(trigger)).unwrap_or_default();
+            let note = unseen.or(usual).or_else(|| self.hits.note(trigger));
+            let note = note.or_else(|| self.tracepoints.note(trigger)).unwrap_or_default();
             TriggerStatus { note, ..of.status.clone() }
         });
         statuses.collect()
@@ -418,6 +419,7 @@ impl Watcher {
             Cause::Zone(..) | Cause::Frame(Some(_), _) | Cause::Plot(..) => self.logs.seen,
             Cause::Function(..) | Cause::Pair(..) | Cause::Hit(..) => self.hits.seen,
             Cause::Counter(..) => self.thresholds.seen,
+            Cause::Tracepoint(..) => self.tracepoints.seen,
             _ => return false,
         };
         !seen.has(trigger)

@@ -280,6 +280,51 @@ fn a_frame_or_a_pair_that_may_have_ended_on_another_thread_or_cpu_is_not_made_lo
 }
 
 #[test]
+fn a_zone_whose_end_was_never_told_is_not_ended_by_that_of_a_later_one() {
+    for (nests, unfollowed) in [(None, 0), (Some(false), 0), (Some(true), 2)] {
+        let mut recorder = Recorder::new(&["pair work > 33ms, pause 0s"]);
+        let probe = |probe, role| ProbeDefinition {
+            probe,
+            role,
+            pair: 1,
+            nests,
+            name: "work".into(),
+            ..ProbeDefinition::default()
+        };
+        let definitions = vec![probe(1, ProbeRole::ZoneBegin), probe(2, ProbeRole::ZoneEnd)];
+        recorder.define(&Definition::Probes(definitions));
+        (100..165).for_each(|at| recorder.hit(0, at * MS, 1, &[]));
+        for at in (300..350).step_by(10) {
+            recorder.hit(0, at * MS, 1, &[]);
+            recorder.hit(0, (at + 1) * MS, 2, &[]);
+        }
+        assert_eq!(recorder.fired(400 * MS), []);
+        // Several probes may end it, and all but the first are nobody's end where none nests.
+        recorder.hit(0, 400 * MS, 2, &[]);
+        assert_eq!(recorder.fired(500 * MS).is_empty(), nests == Some(false));
+        assert_eq!(recorder.watcher.unfollowed(), unfollowed);
+    }
+}
+
+#[test]
+fn the_main_set_of_frames_is_asked_for_by_what_timelines_call_it() {
+    let texts = [
+        "any: frame > 33ms",
+        "main: frame Frame > 33ms",
+        "frame \"\" > 33ms",
+        "o: frame Fram > 1ms",
+    ];
+    let mut recorder = Recorder::new(&texts);
+    let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
+    recorder.items(&[stamped(100 * MS, mark), stamped(130 * MS, mark), stamped(170 * MS, mark)]);
+    let fired = recorder.fired(200 * MS);
+    let fired: Vec<_> = fired.iter().map(|(trigger, at, ..)| (trigger.as_str(), *at)).collect();
+    assert_eq!(fired, [("any", 170 * MS), ("main", 170 * MS), ("frame", 170 * MS)]);
+    let notes = recorder.watcher.statuses().into_iter().map(|status| status.note);
+    assert_eq!(notes.collect::<Vec<_>>(), ["", "", "", "nothing is called so yet"]);
+}
+
+#[test]
 fn of_those_that_wait_too_long_at_a_time_the_first_is_the_one_that_a_limit_allows() {
     let mut recorder = Recorder::new(&["waiting > 20ms, limit 1"]);
     let wakings: Vec<_> =
