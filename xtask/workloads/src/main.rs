@@ -62,7 +62,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      renames SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
-                     new-stacks PROCESSES SECONDS | same-stack SECONDS | stall WHAT SIZE | \
+                     new-stacks PROCESSES SECONDS | same-stack SECONDS | stall WHAT SIZE NAME | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
                      unwound SECONDS | large-frame TIMES | probed CALLS | hits-long|hits-short SECONDS | leaves SECONDS | \
                      visiting FOLDER SECONDS | hostile \
@@ -150,7 +150,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["new-stacks", processes, seconds] => {
             new_stacks::run(number(processes)?, number(seconds)?)?;
         }
-        ["stall", what, size] => stall::run(what, number(size)?)?,
+        ["stall", what, size, name] => stall::run(what, number(size)?, name)?,
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
         ["hits-long", seconds] => hits::run_long(number(seconds)?)?,
         ["hits-short", seconds] => hits::run_short(number(seconds)?)?,

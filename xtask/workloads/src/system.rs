@@ -40,6 +40,14 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
     }
 }
 
+/// A line of /proc/meminfo, in bytes.
+pub(crate) fn meminfo(name: &str) -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kilobytes.with_context(|| format!("/proc/meminfo has no {name}"))? << 10)
+}
+
 /// The calling thread's id.
 pub(crate) fn tid() -> libc::pid_t {
     // SAFETY: gettid takes nothing and cannot fail.
