@@ -12,6 +12,7 @@ const MATTER: &[&str] = &[
     "unwind_tables",
     "user_probes",
     "kernel_symbols",
+    "found_files",
     "mapped_files",
 ];
 

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
-use syscollect_untrusted_files::FixedPath;
+use syscollect_untrusted_files::{FixedPath, try_to_find};
 
 /// Something to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(crate) enum Probe {
     MapMemory(u32),
     /// Open a mapped file through /proc/self/map_files.
     MappedFile,
+    /// Find a file in the way in which all files of programs are found.
+    FindFile,
     /// Load the program that looks up what is mapped at an address.
     UnwindTables,
     /// Load the program that goes through all threads for those that sleep.
@@ -76,6 +78,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
         Probe::UprobeEvent(pmu_type) => try_uprobe_event(*pmu_type),
         Probe::MapMemory(bytes) => bpf_attempts::create_map(*bytes),
         Probe::MappedFile => open_mapped_file(),
+        Probe::FindFile => try_to_find(),
         Probe::UnwindTables => try_unwind_tables(),
         Probe::SleeperStacks => try_sleeper_stacks(),
     }

@@ -191,6 +191,17 @@ pub(super) fn sampling(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
 
 /// What turns addresses into names.
 pub(super) fn names(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
+    let found = tried(
+        "found_files",
+        attempt(&Probe::FindFile),
+        "files of code can be found",
+        "openat2 is refused: code has no names, and user stacks follow frame pointers",
+        None,
+    );
+    // Sandboxes alone refuse it, root's too.
+    let found = found.fix(
+        "let the sandbox permit openat2 (systemd: no RestrictSUIDSGID; docker: 20.10.0 or newer)",
+    );
     let files = tried(
         "mapped_files",
         attempt(&Probe::MappedFile),
@@ -199,7 +210,7 @@ pub(super) fn names(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
          names; cap_checkpoint_restore opens them",
         None,
     );
-    vec![kernel_symbols(machine), files]
+    vec![kernel_symbols(machine), found, files]
 }
 
 fn kernel_symbols(machine: &Machine) -> Capability {

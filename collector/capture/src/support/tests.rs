@@ -224,6 +224,19 @@ fn limits_are_told_with_their_figures() {
 }
 
 #[test]
+fn a_sandbox_in_which_no_file_of_code_is_found_is_named() {
+    let fake = Fake::complete();
+    for number in [libc::EPERM, libc::ENOSYS] {
+        let found = fake.support(&|probe| match probe {
+            Probe::FindFile => error(number),
+            probe => works(probe),
+        })("found_files");
+        assert!(!found.available && found.reason.contains("openat2"), "{found:?}");
+        assert!(found.remedy.unwrap().contains("RestrictSUIDSGID"));
+    }
+}
+
+#[test]
 fn a_container_is_sent_to_the_host() {
     let fake = Fake::complete();
     fake.remove("proc/self/ns/pid");

@@ -10,7 +10,7 @@ mod tests;
 pub use memory::MemoryFile;
 pub use open::{
     FoundFile, OpenedFile, data_of_mapping, data_of_program, find, folder_in_root, open,
-    working_folder,
+    try_to_find, working_folder,
 };
 pub use owner::{Owner, status_at};
 

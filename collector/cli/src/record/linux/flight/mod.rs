@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use syscollect_capture::{Recording, SnapshotOrder, cpu_time, peak_memory};
+use syscollect_capture::{CaptureError, Recording, SnapshotOrder, cpu_time, peak_memory};
 use syscollect_model::{SnapshotMark, StopReason, bytes};
 use taking::Snapshots;
 use watching::{TriggerThread, Triggers};
@@ -66,7 +66,13 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     settings.tee = tee;
     // What a recording writes meanwhile, its definitions, is kept in memory for snapshots.
     let nowhere = nowhere().context("cannot open /dev/null")?;
-    let recorder = KernelRecorders::begin(settings, nowhere.into())?;
+    let begun = KernelRecorders::begin(settings, nowhere.into());
+    // Nothing is lost where nothing is written: a service that is stopped early has not failed.
+    let recorder = match begun.map_err(unless_stopped) {
+        Ok(recorder) => recorder,
+        Err(None) => return Ok(ExitCode::SUCCESS),
+        Err(Some(error)) => return Err(error),
+    };
     recorder.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
     let snapshots = Arc::new(Snapshots::new(recorder.snapshots(), abandon.clone()));
     let (asks, asked) = queue();
@@ -84,6 +90,15 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     notifier.stopping();
     abandon.writing();
     flight.end()
+}
+
+/// The error, unless it is that somebody stopped the recorder before it had begun, which is said.
+fn unless_stopped(error: anyhow::Error) -> Option<anyhow::Error> {
+    if matches!(error.downcast_ref(), Some(CaptureError::Stopped)) {
+        eprint_line!("syscollect: {error}");
+        return None;
+    }
+    Some(error)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a device of the kernel's own")]
@@ -200,5 +215,17 @@ impl Flight {
         self.snapshots.wait();
         Box::new(self.recorder).stop(StopReason::Interrupt)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorder_that_is_stopped_while_it_starts_has_not_failed() {
+        assert!(unless_stopped(CaptureError::Stopped.into()).is_none());
+        let other = CaptureError::NothingToProbe("no such probe".into());
+        assert!(unless_stopped(anyhow::Error::from(other)).is_some());
     }
 }
