@@ -3,12 +3,15 @@
 use crate::cause::{Cause, NamePattern};
 use crate::found::{FoundCause, Occurrence};
 use crate::threads::Threads;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 use syscollect_records::{RecordKind, SchedRecord, sched_flags, task_state};
 
 /// Threads of which it is known how they wait; of more it is not looked at.
 const MOST_THREADS: usize = 1 << 18;
+
+/// How long after its beginning a recording may still tell who slept then.
+const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Nobody knows which thread it is.
 const UNKNOWN: u32 = u32::MAX;
@@ -57,6 +60,12 @@ pub(crate) struct Waits {
     /// Any wait may have ended in what is not seen.
     is_blind: bool,
     unfollowed: u64,
+    /// Threads that had an event, while it may still be told who slept when the recording began:
+    /// of these it is known better.
+    active: Option<FxHashSet<u32>>,
+    /// How long that is; and until when, once it is known when it began.
+    listed_within: u64,
+    listed_until: Option<u64>,
 }
 
 impl Waits {
@@ -95,6 +104,9 @@ impl Waits {
             shortest,
             is_blind: false,
             unfollowed: 0,
+            active: Some(FxHashSet::default()),
+            listed_within: ticks(LISTED_WITHIN),
+            listed_until: None,
         })
     }
 
@@ -110,6 +122,31 @@ impl Waits {
             self.waits.clear();
         }
         self.set_current(cpu, current);
+    }
+
+    /// A thread was seen asleep at that time, in a state as proc_pid_stat(5) has it. Where no event
+    /// has told of it, it has slept since before the recording, and counts from then on.
+    pub(crate) fn seen_asleep(&mut self, tid: u32, state: char, at: u64) {
+        let kind = match state {
+            'S' => WaitKind::Interruptible,
+            'D' => WaitKind::Uninterruptible,
+            _ => return,
+        };
+        if self.active.as_ref().is_some_and(|active| !active.contains(&tid)) {
+            self.begin(tid, kind, at);
+            self.next_look = 0;
+        }
+    }
+
+    /// Notes that there is an event of these threads.
+    #[inline]
+    fn note_active(&mut self, tids: [u32; 2]) {
+        if let Some(active) = &mut self.active {
+            active.extend(tids);
+            if active.len() >= MOST_THREADS {
+                self.active = None;
+            }
+        }
     }
 
     /// Who has a CPU from now on; who had it, or [`UNKNOWN`].
@@ -147,6 +184,7 @@ impl Waits {
         match record.stamp.split().1 {
             SWITCH => {
                 let previous = self.set_current(cpu, record.tid);
+                self.note_active([previous, record.tid]);
                 // Idle threads have a CPU of their own, and its number of nothing else.
                 if previous != UNKNOWN && previous != 0 {
                     match wait_of(record) {
@@ -159,6 +197,7 @@ impl Waits {
                 }
             }
             WAKING | WAKEUP_NEW => {
+                self.note_active([record.tid; 2]);
                 self.end(record.tid, at, threads, found);
                 self.begin(record.tid, WaitKind::Runnable, at);
             }
@@ -193,6 +232,10 @@ impl Waits {
 
     /// Looks who waits for too long by now.
     pub(crate) fn look(&mut self, now: u64, threads: &Threads, found: &mut Vec<FoundCause>) {
+        let listed_within = self.listed_within;
+        if now > *self.listed_until.get_or_insert(now.saturating_add(listed_within)) {
+            self.active = None;
+        }
         if now < self.next_look {
             return;
         }
@@ -342,6 +385,26 @@ mod tests {
         machine.on(1, 138, event(RecordKind::Waking, 7, 0));
         assert_eq!(machine.found(141), [(0, 9, 21)]);
         assert_eq!(machine.found(159), [(0, 7, 21)]);
+    }
+
+    #[test]
+    fn who_has_slept_since_before_the_recording_is_blocked_from_when_that_was_seen_on() {
+        let causes = [Cause::Blocked(None, MS20), Cause::Uninterruptible(None, MS20)];
+        let mut machine = Machine::new(&causes);
+        machine.on(0, 100, event(RecordKind::Waking, 9, 0));
+        for (tid, state) in [(7, 'S'), (8, 'D'), (6, 'R'), (5, 'T'), (9, 'S')] {
+            machine.waits.seen_asleep(tid, state, 90);
+        }
+        // It had not been woken yet when its state was read.
+        machine.waits.seen_asleep(4, 'S', 110);
+        machine.on(0, 105, event(RecordKind::Waking, 4, 0));
+        assert_eq!(machine.found(110), []);
+        assert_eq!(machine.found(111), [(0, 7, 21), (0, 8, 21), (1, 8, 21)]);
+        assert_eq!(machine.found(900), []);
+        // A list of the next minute is of what has begun meanwhile.
+        assert_eq!(machine.found(61_000), []);
+        machine.waits.seen_asleep(3, 'S', 61_000);
+        assert_eq!(machine.found(62_000), []);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use syscollect_merge::{LiveRecord, LiveRecords};
 use syscollect_model::{Lane, LaneKind, Ticks, duration};
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{Chunk, Definition};
+use syscollect_store::{Chunk, Definition, KnownProcess};
 
 /// Causes that wait for [`Watcher::fired`] to be called.
 const MOST_FIRINGS: usize = 1024;
@@ -212,6 +212,8 @@ impl Watcher {
             }
             Ok(Some(Definition::Processes(list))) => {
                 list.iter().for_each(|process| self.threads.add(process));
+                let waits = self.timed.as_mut().and_then(|timed| timed.waits.as_mut());
+                waits.into_iter().for_each(|waits| see_sleepers(waits, &list));
             }
             Ok(Some(Definition::Clients(list))) => {
                 self.records.add_programs(&list);
@@ -434,6 +436,17 @@ impl Watcher {
             + self.logs.unfollowed()
             + self.thresholds.unfollowed()
             + self.threads.unfollowed()
+    }
+}
+
+/// Tells of the threads that were asleep when that was read.
+fn see_sleepers(waits: &mut Waits, list: &[KnownProcess]) {
+    for KnownProcess { threads, states_read, .. } in list {
+        for thread in threads {
+            if let Some(sleep) = &thread.asleep {
+                waits.seen_asleep(thread.tid, sleep.state, states_read.0);
+            }
+        }
     }
 }
 
