@@ -45,7 +45,8 @@ impl FakeProgram {
         pid: u32,
         clock: ProgramTicks,
     ) -> Self {
-        let definition = ClientDefinition { client, pid, clock, since: Ticks(ticks(0)) };
+        let definition =
+            ClientDefinition { client, pid, clock, since: Ticks(ticks(0)), user: None };
         machine.define(&Definition::Clients(vec![definition]));
         Self { client, log: Vec::new() }
     }

@@ -6,9 +6,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
 use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_store::{Chunk, Producer};
+use syscollect_store::{Chunk, Producer, ProducerShares};
 
 use crate::stage::Flush;
 
@@ -114,10 +113,8 @@ struct WaitingChunks {
 struct WaitingItems {
     items: VecDeque<Teed>,
     bytes: usize,
-    /// Of these, what instrumented programs wrote: those of each user, and of each program by its
-    /// number.
-    of_users: FxHashMap<u32, usize>,
-    of_programs: FxHashMap<u32, usize>,
+    /// Of these, what instrumented programs wrote.
+    shares: ProducerShares,
     /// Chunks that had no room since these were taken.
     left_out: BTreeMap<Lane, u64>,
     /// How far the recording is, where it was full.
@@ -139,18 +136,6 @@ impl Watched {
     }
 }
 
-impl WaitingItems {
-    /// How many bytes more may come where so many are free: a user's programs have as much as they
-    /// leave to other users, and each of them three times what it leaves to the user's others.
-    fn room_for(&self, producer: Option<Producer>, free: usize) -> usize {
-        let Some(Producer { user, program }) = producer else { return free };
-        let of = |all: &FxHashMap<u32, usize>, who| all.get(&who).copied().unwrap_or(0);
-        let of_user = free.saturating_sub(of(&self.of_users, user));
-        // Half of that would be the user's if nobody else came.
-        (of_user / 2 * 3).saturating_sub(of(&self.of_programs, program)).min(of_user)
-    }
-}
-
 impl WaitingChunks {
     fn push(&self, chunk: &Chunk, producer: Option<Producer>) {
         let lane = chunk.header.lane;
@@ -160,15 +145,16 @@ impl WaitingChunks {
         let mut waiting = self.lock();
         let bytes = chunk.data.len() + size_of::<Teed>();
         let free = room_of(lane.kind).saturating_sub(waiting.bytes);
-        let is_full = bytes > waiting.room_for(producer, free);
-        // Behind what is missing nothing comes of its lane, so that it is clear where it is.
-        if is_full || waiting.left_out.contains_key(&lane) {
+        let room = producer.map_or(free, |producer| waiting.shares.room_for(producer, free));
+        // Behind what is missing nothing comes of its lane, so that it is clear where it is. All
+        // logs share one, and what comes of them says where it belongs.
+        let is_behind = lane.kind != LaneKind::ZoneLog && waiting.left_out.contains_key(&lane);
+        if bytes > room || is_behind {
             *waiting.left_out.entry(lane).or_default() += 1;
             return;
         }
-        if let Some(Producer { user, program }) = producer {
-            *waiting.of_users.entry(user).or_default() += bytes;
-            *waiting.of_programs.entry(program).or_default() += bytes;
+        if let Some(producer) = producer {
+            waiting.shares.add(producer, bytes);
         }
         waiting.bytes += bytes;
         waiting.items.push_back(Teed::Chunk(chunk.clone()));
@@ -317,6 +303,22 @@ mod tests {
         let [quiet, other] = [of("Zone7 #0"), of("Zone8 #0")];
         assert_eq!((quiet, other, of("Sched0 #0"), of("Task0 #0")), (1, 1, 1, 1));
         assert_eq!(of("-1 Sched0"), 1);
+    }
+
+    #[test]
+    fn what_one_user_defines_without_end_does_not_cost_another_user_its_names() {
+        let (tee, watched) = Tee::to_watch(|_| true);
+        let [loud, other] =
+            [(1001, 1), (1002, 2)].map(|(user, program)| Producer { user, program });
+        // All logs are in one lane, in the order in which they are read.
+        let define = |producer, sequence, bytes| {
+            tee.chunk(&chunk(LaneKind::ZoneLog, 0, sequence, bytes), Some(producer));
+        };
+        (0..200).for_each(|sequence| define(loud, sequence, 64 << 10));
+        define(other, 200, 100);
+        let taken = shown(watched.take());
+        let of = |what: &str| taken.iter().any(|one| one == what);
+        assert!(of("ZoneLog0 #200"), "there is room for it: {:?}", taken.last());
     }
 
     #[test]

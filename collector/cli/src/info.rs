@@ -489,7 +489,7 @@ impl Report {
         let mut text = match self.overwritten {
             0 => String::new(),
             count => {
-                format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count))
+                format!("{:<10} {} older events, as asked\n", "Not kept", grouped(count))
             }
         };
         let shortfall = Shortfall { gaps: self.untold_gaps, stacks: self.missing_stacks };

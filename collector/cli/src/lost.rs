@@ -117,7 +117,7 @@ impl Lost {
         match self.overwritten() {
             0 => {}
             count => {
-                let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(count));
+                let _ = writeln!(text, "Older events, not kept as asked: {}", grouped(count));
             }
         }
         match self.records() {
@@ -400,10 +400,7 @@ mod tests {
     fn what_overwriting_dropped_is_told_and_is_no_loss() {
         let overwritten = lost(vec![loss("sched", LossCause::Overwritten, 5_000)]);
         assert_eq!(overwritten.records(), 0);
-        assert_eq!(
-            text(&overwritten),
-            "Overwritten by newer events, as asked: 5,000\nLost: nothing\n"
-        );
+        assert_eq!(text(&overwritten), "Older events, not kept as asked: 5,000\nLost: nothing\n");
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn report(args: &Args) -> Result<Report> {
     let mut report = exporter.finish();
     if report.is_overwritten {
         bail!(
-            "this part of {} was overwritten by newer records, as --overwrite asks{}",
+            "this part of {} was not kept, as --overwrite and --last ask{}",
             source::names(captures),
             kept_from(&mut session)?
         );

@@ -62,14 +62,14 @@ fn whoever_tells_of_losses_counts_the_same_and_what_gave_way_as_asked_is_none() 
             assert_eq!((&json["lost"], &json["overwritten"]), (&count.into(), &7_000.into()));
             let (stdout, _) = place.succeeds(&[command, capture]);
             let words = if count == 0 { "Lost       nothing" } else { "sample" };
-            assert!(stdout.contains(words) && stdout.contains("Overwritten"), "{stdout}");
+            assert!(stdout.contains(words) && stdout.contains("Not kept"), "{stdout}");
         }
         let output = place.path("x.pftrace");
         let (_, exported) =
             place.succeeds(&["export", capture, "--force", "-o", output.to_str().unwrap()]);
         let words = if count == 0 { "Lost: nothing" } else { "*** LOST 5 of 9 events" };
         assert!(exported.contains(words), "{exported}");
-        assert!(exported.contains("Overwritten by newer events, as asked: 7,000\n"), "{exported}");
+        assert!(exported.contains("Older events, not kept as asked: 7,000\n"), "{exported}");
     }
 }
 

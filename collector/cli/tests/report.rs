@@ -302,8 +302,8 @@ fn overwritten() -> Vec<u8> {
 fn a_part_that_was_overwritten_says_so_and_where_the_rest_begins() {
     let output = report(&["overwritten.syscap", "--from", "0", "--to", "0.0005"]);
     let message = String::from_utf8_lossy(&output.stderr);
-    let says = "this part of overwritten.syscap was overwritten by newer records, as --overwrite \
-                asks: what was kept begins at 0.001s";
+    let says = "this part of overwritten.syscap was not kept, as --overwrite and --last ask: \
+                what was kept begins at 0.001s";
     assert!(!output.status.success() && message.contains(says), "{message}");
     printed(&["overwritten.syscap", "--from", "0", "--to", "1"]);
 }

@@ -255,7 +255,8 @@ pub enum LossCause {
     ClockUnreadable,
     /// The trace buffer was full: the disk came too late.
     BufferFull,
-    /// Overwritten by newer events, as `--overwrite` asks.
+    /// Older than what is kept, as was asked: overwritten by newer events, or before the `--last` of a
+    /// snapshot.
     Overwritten,
     /// The disk was full or refused to write.
     DiskFull,

@@ -157,6 +157,9 @@ pub struct ClientDefinition {
     pub clock: ProgramTicks,
     /// When it was taken over.
     pub since: Ticks,
+    /// The user whose shares it has a part of, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// A probe that was attached: one place in one file, or several with the same meaning.

@@ -12,27 +12,47 @@ pub struct Producer {
     pub program: u32,
 }
 
-/// Bytes of events that users and programs have in the buffer.
-#[derive(Default)]
-pub(crate) struct Shares {
+/// What users and programs have of something that has a bound: bytes of the buffer, or what a
+/// recorder follows of programs.
+#[derive(Debug, Default)]
+pub struct ProducerShares {
     of_users: BTreeMap<u32, usize>,
     of_programs: BTreeMap<Producer, usize>,
     pub(crate) of_all: usize,
 }
 
-impl Shares {
-    pub(crate) fn add(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(producer) = producer else { return };
+impl ProducerShares {
+    /// This producer has so much more.
+    pub fn add(&mut self, producer: Producer, bytes: usize) {
         *self.of_users.entry(producer.user).or_default() += bytes;
         *self.of_programs.entry(producer).or_default() += bytes;
         self.of_all += bytes;
     }
 
-    pub(crate) fn remove(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(producer) = producer else { return };
+    /// It has so much less.
+    pub fn remove(&mut self, producer: Producer, bytes: usize) {
         take_from(self.of_users.entry(producer.user), bytes);
         take_from(self.of_programs.entry(producer), bytes);
         self.of_all = self.of_all.saturating_sub(bytes);
+    }
+
+    /// Of all together.
+    pub fn of_all(&self) -> usize {
+        self.of_all
+    }
+
+    /// How much more this producer may have where so much is free: a user's programs have as much
+    /// as they leave to other users, and each of them three times what it leaves to the user's
+    /// others.
+    pub fn room_for(&self, producer: Producer, free: usize) -> usize {
+        let of_user = free.saturating_sub(self.of_user(producer.user));
+        // Half of that would be the user's if nobody else came.
+        (of_user / 2 * 3).saturating_sub(self.of_program(producer)).min(of_user)
+    }
+
+    /// All that this program has is given back.
+    pub fn forget(&mut self, producer: Producer) {
+        self.remove(producer, self.of_program(producer));
     }
 
     pub(crate) fn of_user(&self, user: u32) -> usize {
@@ -78,6 +98,31 @@ pub fn fair_level(mut held: Vec<usize>, limit: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_leaves_as_much_to_others_as_it_has_however_many_programs_it_begins() {
+        const ALL: usize = 1 << 16;
+        let mut shares = ProducerShares::default();
+        let mut take_all = |user, program| {
+            let producer = Producer { user, program };
+            let mut taken = 0;
+            while shares.room_for(producer, ALL - shares.of_all()) > 0 {
+                shares.add(producer, 1);
+                taken += 1;
+            }
+            taken
+        };
+        let first = take_all(1001, 1);
+        assert!(
+            (ALL / 8 * 3 - 2..=ALL / 8 * 3).contains(&first),
+            "three quarters of half: {first}"
+        );
+        let others: usize = (2..100).map(|program| take_all(1001, program)).sum();
+        assert!((ALL / 2 - 2..=ALL / 2).contains(&(first + others)), "{first} and {others}");
+        assert!(take_all(1002, 100) >= ALL / 8);
+        shares.forget(Producer { user: 1001, program: 1 });
+        assert_eq!(shares.of_program(Producer { user: 1001, program: 1 }), 0);
+    }
 
     #[test]
     fn who_has_less_than_the_others_keeps_it() {

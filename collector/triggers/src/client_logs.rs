@@ -6,7 +6,7 @@ use crate::found::{TriggerSet, Triggers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_records::ZoneLogChunk;
-use syscollect_store::ClientDefinition;
+use syscollect_store::{ClientDefinition, Producer, ProducerShares};
 use syscollect_zone_protocol::log::{Definition, split_entry};
 
 /// Entries that are kept of all programs.
@@ -48,9 +48,10 @@ pub(crate) struct ClientLogs {
     /// Numbers of programs by their processes.
     clients: FxHashMap<u32, Vec<u32>>,
     programs: usize,
-    /// Entries that are kept of each program, and of all.
-    entries_of: FxHashMap<u32, usize>,
-    entries: usize,
+    /// Whose programs these are, where that is known.
+    users: FxHashMap<u32, u32>,
+    /// Entries that are kept.
+    entries: ProducerShares,
     /// Those for which there is something that is called as they ask.
     pub(crate) seen: TriggerSet,
     unfollowed: u64,
@@ -86,8 +87,8 @@ impl ClientLogs {
             messages: FxHashMap::default(),
             clients: FxHashMap::default(),
             programs: 0,
-            entries_of: FxHashMap::default(),
-            entries: 0,
+            users: FxHashMap::default(),
+            entries: ProducerShares::default(),
             seen,
             unfollowed: 0,
             main,
@@ -136,13 +137,20 @@ impl ClientLogs {
 
     /// Programs, each once or more often.
     pub(crate) fn add_programs(&mut self, programs: &[ClientDefinition]) {
-        for ClientDefinition { pid, client, .. } in programs {
+        for ClientDefinition { pid, client, user, .. } in programs {
             let of = self.clients.entry(*pid).or_default();
             if self.programs < MOST_PROGRAMS && !of.contains(client) {
                 of.push(*client);
                 self.programs += 1;
+                user.map(|user| self.users.insert(*client, user));
             }
         }
+    }
+
+    /// Whose shares a program's number stands for.
+    pub(crate) fn producer(&self, client: u32) -> Producer {
+        let user = self.users.get(&client).copied().unwrap_or(u32::MAX);
+        Producer { user, program: client }
     }
 
     /// The programs of a process that has ended.
@@ -159,7 +167,9 @@ impl ClientLogs {
             entries.retain(|(client, _), _| !clients.contains(client));
         }
         for client in clients {
-            self.entries -= self.entries_of.remove(client).unwrap_or(0);
+            let producer = self.producer(*client);
+            self.entries.forget(producer);
+            self.users.remove(client);
         }
     }
 
@@ -179,21 +189,21 @@ impl ClientLogs {
     }
 
     fn add(&mut self, key: (u32, u32), definition: &Definition<'_>) {
+        let producer = self.producer(key.0);
         let Self { asked, locations, plots, frames, messages, entries, unfollowed, seen, .. } =
             self;
-        let of_program = self.entries_of.entry(key.0).or_default();
         let mut keep = |kept: &mut FxHashMap<_, _>, name: &str, triggers: Triggers| {
             if triggers.is_empty() || kept.contains_key(&key) {
                 return;
             }
             seen.add(&triggers);
-            // A program has as many as are still free for the others.
-            if *of_program >= MOST_ENTRIES.saturating_sub(*entries) {
+            let free = MOST_ENTRIES.saturating_sub(entries.of_all());
+            if entries.room_for(producer, free) == 0 {
                 *unfollowed += 1;
                 return;
             }
             kept.insert(key, NamedEntry { name: name.into(), triggers: Arc::new(triggers) });
-            (*of_program, *entries) = (*of_program + 1, *entries + 1);
+            entries.add(producer, 1);
         };
         match definition {
             Definition::Location(location) => {

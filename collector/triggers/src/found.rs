@@ -1,9 +1,13 @@
 //! What was found: a cause of a trigger.
 
 use std::sync::Arc;
+use syscollect_model::Unit;
 
 /// Triggers that are watched for at a time: a wait has a bit for each.
 pub(crate) const MOST_TRIGGERS: usize = 64;
+
+/// How the note of a trigger begins that cannot fire, with what is recorded.
+pub const CANNOT_FIRE: &str = "it cannot";
 
 /// A cause of a trigger.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +37,7 @@ pub(crate) enum Occurrence {
     /// A message was sent.
     Message(String),
     /// Something with a name has this value.
-    Value { name: Arc<str>, value: f64 },
+    Value { name: Arc<str>, value: f64, unit: Option<Arc<Unit<String>>> },
 }
 
 /// Some of the triggers, a bit each.

@@ -2,7 +2,7 @@
 //! take too long.
 
 use crate::cause::{Cause, Condition, NamePattern};
-use crate::found::{FoundCause, Occurrence, TriggerSet, Triggers};
+use crate::found::{CANNOT_FIRE, FoundCause, Occurrence, TriggerSet, Triggers};
 use crate::zones::TicksLimits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl Hits {
     pub(crate) fn note(&self, trigger: usize) -> Option<String> {
         let MissingArgument { probe, argument, others } =
             self.missing_arguments.get(&trigger)?.as_ref()?;
-        Some(format!("it cannot: {probe} has no argument {argument}, {others}"))
+        Some(format!("{CANNOT_FIRE}: {probe} has no argument {argument}, {others}"))
     }
 
     /// Hits, calls and pairs that were more than are followed at a time.

@@ -45,5 +45,6 @@ mod zones;
 
 pub use cause::{Cause, Comparison, Condition, DurationLimit, ExitCondition, NamePattern, Operand};
 pub use error::TriggerError;
+pub use found::CANNOT_FIRE;
 pub use trigger::{Trigger, read_triggers};
 pub use watcher::{Firing, TriggerStatus, Watcher};

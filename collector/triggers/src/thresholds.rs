@@ -1,14 +1,18 @@
 //! Values that cross what they may be: once until they came back.
 
 use crate::cause::{Cause, Comparison, NamePattern};
-use crate::found::{FoundCause, Occurrence, TriggerSet};
+use crate::found::{CANNOT_FIRE, FoundCause, Occurrence, TriggerSet, Triggers};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use syscollect_model::Unit;
 use syscollect_records::CounterRecord;
 use syscollect_store::CounterDefinition;
 
 /// Values that are followed at a time.
 const MOST_VALUES: usize = 1 << 16;
+/// Names of counters that are kept, for whoever asks for one that is not there.
+const MOST_NAMES: usize = 64;
 
 /// Whose value it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,14 +23,24 @@ pub(crate) enum ValueSource {
     Plot(u32, u32),
 }
 
+/// A counter that triggers ask for.
+#[derive(Clone, Debug)]
+struct AskedCounter {
+    name: Arc<str>,
+    unit: Arc<Unit<String>>,
+    triggers: Arc<Triggers>,
+}
+
 /// Follows values.
 #[derive(Debug, Default)]
 pub(crate) struct Thresholds {
     /// By trigger.
     limits: FxHashMap<usize, (Comparison, f64)>,
     counters: Vec<(usize, NamePattern)>,
-    /// What counters are called that are asked for.
-    asked: FxHashMap<u64, (Arc<str>, Vec<usize>)>,
+    /// The counters that are asked for.
+    asked: FxHashMap<u64, AskedCounter>,
+    /// What the counters are called that there are.
+    known: BTreeSet<String>,
     /// Those that are beyond now.
     beyond: FxHashSet<(usize, ValueSource)>,
     /// Those for which there is something that is called as they ask.
@@ -58,7 +72,10 @@ impl Thresholds {
 
     /// What the numbers of counters mean.
     pub(crate) fn add(&mut self, definitions: &[CounterDefinition]) {
-        for CounterDefinition { counter, name, .. } in definitions {
+        for CounterDefinition { counter, name, unit, .. } in definitions {
+            if self.known.len() < MOST_NAMES {
+                self.known.insert(name.clone());
+            }
             let of = self.counters.iter().filter(|(_, pattern)| pattern.matches(name));
             let of: Vec<usize> = of.map(|(trigger, _)| *trigger).collect();
             if of.is_empty() {
@@ -69,8 +86,19 @@ impl Thresholds {
                 self.unfollowed += 1;
                 continue;
             }
-            self.asked.insert(*counter, (name.as_str().into(), of));
+            let (name, unit, triggers) =
+                (name.as_str().into(), Arc::new(unit.clone()), Arc::new(of));
+            self.asked.insert(*counter, AskedCounter { name, unit, triggers });
         }
+    }
+
+    /// Why a trigger's counter has no value, if there is none of that name.
+    pub(crate) fn note(&self, trigger: usize) -> Option<String> {
+        let is_missing = self.counters.iter().any(|(of, _)| *of == trigger)
+            && !self.known.is_empty()
+            && !self.seen.has(trigger);
+        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        is_missing.then(|| format!("{CANNOT_FIRE}: there are the counters {}", known.join(", ")))
     }
 
     /// A counter has this value from now on.
@@ -80,12 +108,13 @@ impl Thresholds {
         record: &CounterRecord,
         found: &mut Vec<FoundCause>,
     ) {
-        let Some((name, triggers)) = self.asked.get(&record.counter) else { return };
-        let (name, triggers) = (Arc::clone(name), triggers.clone());
+        let Some(counter) = self.asked.get(&record.counter) else { return };
+        let AskedCounter { name, unit, triggers } = counter.clone();
         let (source, value) = (ValueSource::Counter(record.counter), f64::from_bits(record.value));
-        for trigger in triggers {
+        for trigger in triggers.iter().copied() {
             if self.crosses(trigger, source, value) {
-                let what = Occurrence::Value { name: Arc::clone(&name), value };
+                let (name, unit) = (Arc::clone(&name), Some(Arc::clone(&unit)));
+                let what = Occurrence::Value { name, value, unit };
                 found.push(FoundCause { trigger, at, tid: None, what });
             }
         }
@@ -149,5 +178,12 @@ mod tests {
             })
             .collect();
         assert_eq!(values, [91.0, 100.0]);
+        assert_eq!(thresholds.note(0), None);
+        let causes = [Cause::Counter(NamePattern("CPU presure".into()), Comparison::Greater, 9.0)];
+        let mut thresholds = Thresholds::new(causes.iter().enumerate());
+        assert_eq!(thresholds.note(0), None, "nobody knows yet");
+        thresholds.add(&[named(2, "Memory used"), named(1, "CPU pressure")]);
+        let note = "it cannot: there are the counters CPU pressure, Memory used";
+        assert_eq!(thresholds.note(0).as_deref(), Some(note));
     }
 }

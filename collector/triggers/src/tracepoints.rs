@@ -1,7 +1,7 @@
 //! Tracepoints of the kernel whose fields are as asked for.
 
 use crate::cause::{Cause, Condition, Operand};
-use crate::found::{FoundCause, Occurrence, TriggerSet};
+use crate::found::{CANNOT_FIRE, FoundCause, Occurrence, TriggerSet};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_merge::{field_number, field_string};
@@ -93,7 +93,10 @@ fn never(condition: &Condition, name: &str, fields: &[TracepointField]) -> Optio
     let Condition { field, operand, .. } = condition;
     let Some(known) = fields.iter().find(|known| known.name == *field) else {
         let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
-        return Some(format!("it cannot: {name} has no field {field}, but {}", names.join(", ")));
+        return Some(format!(
+            "{CANNOT_FIRE}: {name} has no field {field}, but {}",
+            names.join(", ")
+        ));
     };
     let wanted = match operand {
         Operand::Number(_) => "number",
@@ -104,7 +107,7 @@ fn never(condition: &Condition, name: &str, fields: &[TracepointField]) -> Optio
         TracepointFieldKind::Number | TracepointFieldKind::Bytes => "",
         _ => "text",
     };
-    (wanted != has).then(|| format!("it cannot: the field {field} of {name} is no {wanted}"))
+    (wanted != has).then(|| format!("{CANNOT_FIRE}: the field {field} of {name} is no {wanted}"))
 }
 
 impl AskedTracepoint {

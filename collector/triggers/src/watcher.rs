@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 use syscollect_merge::{LiveRecord, LiveRecords};
-use syscollect_model::{Lane, LaneKind, Ticks, duration};
+use syscollect_model::{Lane, LaneKind, Ticks, Unit, bytes, duration};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, KnownProcess};
 
@@ -408,6 +408,7 @@ impl Watcher {
         let statuses = self.triggers.iter().enumerate().map(|(trigger, of)| {
             let usual = limits.and_then(|limits| limits.get(&trigger)?.usual());
             let unseen = self.is_unseen(trigger).then(|| "nothing is called so yet".to_owned());
+            let unseen = self.thresholds.note(trigger).or(unseen);
             let note = unseen.or(usual).or_else(|| self.hits.note(trigger));
             let note = note.or_else(|| self.tracepoints.note(trigger)).unwrap_or_default();
             TriggerStatus { note, ..of.status.clone() }
@@ -493,11 +494,39 @@ impl Occurrence {
             },
             Self::Hit { name } => format!("{name} was hit{of}"),
             Self::Message(text) => format!("message{of}: {text}"),
-            Self::Value { name, value } => format!("{name} is {value}{of}"),
+            Self::Value { name, value, unit } => {
+                format!("{name} is {}{of}", value_text(*value, unit.as_deref()))
+            }
         }
+    }
+}
+
+/// A value with its unit, as people write it; a program's as it said it.
+fn value_text(value: f64, unit: Option<&Unit<String>>) -> String {
+    match unit {
+        None => value.to_string(),
+        Some(Unit::Bytes) => bytes(value.max(0.0) as u64),
+        Some(unit) => format!("{value:.1} {}", unit.text()).trim_end().to_owned(),
     }
 }
 
 /// Definitions that are read, by their names in JSON.
 const DEFINITIONS: [&str; 6] =
     ["session", "processes", "clients", "counters", "probes", "tracepoints"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_with_their_units() {
+        for (value, unit, text) in [
+            (69.082_513, Some(Unit::Percent), "69.1 %"),
+            (3_538_558_976.0, Some(Unit::Bytes), "3.54 GB"),
+            (12.0, Some(Unit::Number), "12.0"),
+            (-5.5, None, "-5.5"),
+        ] {
+            assert_eq!(value_text(value, unit.as_ref()), text);
+        }
+    }
+}

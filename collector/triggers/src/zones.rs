@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::Lane;
 use syscollect_records::ZoneChunk;
+use syscollect_store::{Producer, ProducerShares};
 use syscollect_zone_protocol::{Attribute, Event, FramePhase, Item, TextRole, Value, item_words};
 
 /// Zones of a thread that are followed; those within are not.
@@ -47,8 +48,10 @@ struct OpenFrame {
 }
 
 /// What is open of a program and may end on any of its threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenOfProgram {
+    /// Whose it is.
+    producer: Producer,
     /// By their numbers.
     async_zones: FxHashMap<u64, OpenAsyncZone>,
     /// By the number of the set.
@@ -56,15 +59,14 @@ struct OpenOfProgram {
 }
 
 impl OpenOfProgram {
-    fn len(&self) -> usize {
-        self.async_zones.len() + self.frames.len()
+    fn of(producer: Producer) -> Self {
+        Self { producer, async_zones: FxHashMap::default(), frames: FxHashMap::default() }
     }
+}
 
-    /// Whether one more is followed where so many are of all: a program has as many as are still
-    /// free for the others.
-    fn has_room(&self, open: usize) -> bool {
-        self.len() < MOST_OPEN.saturating_sub(open)
-    }
+/// Whether one more of this producer's is followed.
+fn has_room(shares: &ProducerShares, producer: Producer) -> bool {
+    shares.room_for(producer, MOST_OPEN.saturating_sub(shares.of_all())) > 0
 }
 
 /// Something that is open, or was until now, and what it is called.
@@ -105,8 +107,8 @@ pub(crate) struct Zones {
     writers: FxHashMap<Lane, Writer>,
     /// What may end on any thread, by the program's number.
     programs: FxHashMap<u32, OpenOfProgram>,
-    /// How much that is of all programs.
-    open: usize,
+    /// How much that is, by whose.
+    shares: ProducerShares,
     /// Who a message has to be of, by trigger.
     senders: FxHashMap<usize, NamePattern>,
     /// What may end on any thread may have ended in what is not seen.
@@ -145,14 +147,15 @@ impl Zones {
         self.is_blind = is_blind;
         if is_blind {
             self.programs.clear();
-            self.open = 0;
+            self.shares = ProducerShares::default();
         }
     }
 
     /// What may end on any thread of a program is not followed any more.
     fn close(&mut self, client: u32) {
-        let gone = self.programs.remove(&client).map_or(0, |program| program.len());
-        self.open -= gone;
+        if let Some(program) = self.programs.remove(&client) {
+            self.shares.forget(program.producer);
+        }
     }
 
     /// Programs have ended.
@@ -214,7 +217,7 @@ impl Zones {
         let Some(first) = words.first() else { return };
         let (item, attributes) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
-        let Self { writers, programs, open, senders, is_blind, unfollowed, .. } = self;
+        let Self { writers, programs, shares, senders, is_blind, unfollowed, .. } = self;
         let Some(writer) = writers.get_mut(&lane) else { return };
         let (client, tid) = (writer.client, writer.tid);
         match event {
@@ -237,36 +240,45 @@ impl Zones {
                 if !*is_blind && context.logs.location(client, location).is_some() =>
             {
                 let opened = OpenZone { location, began: at, stuck: TriggerSet::default() };
-                let program = programs.entry(client).or_default();
-                match program.has_room(*open) {
-                    true => {
-                        let opened = OpenAsyncZone { zone: opened, tid };
-                        *open += usize::from(program.async_zones.insert(zone, opened).is_none());
-                    }
-                    false => *unfollowed += 1,
+                let producer = context.logs.producer(client);
+                if !has_room(shares, producer) {
+                    *unfollowed += 1;
+                    return;
+                }
+                let program = programs.entry(client).or_insert_with(|| OpenOfProgram::of(producer));
+                let opened = OpenAsyncZone { zone: opened, tid };
+                if program.async_zones.insert(zone, opened).is_none() {
+                    shares.add(producer, 1);
                 }
             }
             Event::AsyncEnd { zone } => {
                 let program = programs.get_mut(&client);
-                if let Some(ended) = program.and_then(|of| of.async_zones.remove(&zone)) {
-                    *open -= 1;
+                let ended =
+                    program.and_then(|of| Some((of.producer, of.async_zones.remove(&zone)?)));
+                if let Some((producer, ended)) = ended {
+                    shares.remove(producer, 1);
                     context.took(ended.zone, client, tid, at);
                 }
             }
             Event::Frame { set, phase } => {
                 let logs = context.logs;
                 let Some(named) = logs.frames(client, set) else { return };
-                let program = programs.entry(client).or_default();
+                let producer = logs.producer(client);
+                let program = programs.entry(client).or_insert_with(|| OpenOfProgram::of(producer));
                 let began = match phase {
                     FramePhase::Mark | FramePhase::End => program.frames.remove(&set),
                     FramePhase::Begin => None,
                 };
-                *open -= usize::from(began.is_some());
+                if began.is_some() {
+                    shares.remove(program.producer, 1);
+                }
                 if phase != FramePhase::End && !*is_blind {
-                    match program.has_room(*open) {
+                    match has_room(shares, program.producer) {
                         true => {
                             let opened = OpenFrame { began: at, tid, stuck: TriggerSet::default() };
-                            *open += usize::from(program.frames.insert(set, opened).is_none());
+                            if program.frames.insert(set, opened).is_none() {
+                                shares.add(program.producer, 1);
+                            }
                         }
                         false => *unfollowed += 1,
                     }
@@ -292,7 +304,8 @@ impl Zones {
                 let source = ValueSource::Plot(client, plot);
                 for trigger in named.triggers.iter().copied() {
                     if context.thresholds.crosses(trigger, source, value) {
-                        let what = Occurrence::Value { name: Arc::clone(&named.name), value };
+                        let (name, unit) = (Arc::clone(&named.name), None);
+                        let what = Occurrence::Value { name, value, unit };
                         context.found.push(FoundCause { trigger, at, tid: Some(tid), what });
                     }
                 }

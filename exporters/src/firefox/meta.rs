@@ -81,8 +81,7 @@ fn start_time(session: &SessionInfo, origin: u64) -> f64 {
 /// The rows of the viewer's panel about the profile, by section.
 fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
     let mut sections = vec![section("Recording", recording(session))];
-    for (label, overwritten) in
-        [("Lost records", false), ("Overwritten by newer events, as asked", true)]
+    for (label, overwritten) in [("Lost records", false), ("Older events, not kept as asked", true)]
     {
         let rows: Vec<Value> = losses
             .iter()

@@ -7,6 +7,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Ticks};
 use syscollect_store::Chunk;
+use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::arena::Arena;
@@ -103,7 +104,7 @@ impl Client {
     pub(super) fn new(number: u32, arena: &Arena, subject: PolledProgram, start: Start) -> Self {
         Self {
             number,
-            user: arena.user,
+            user: payer(arena.user),
             subject,
             memory: arena.memory.clone(),
             start,
@@ -139,7 +140,7 @@ impl Client {
         self.subject.place.pid
     }
 
-    /// Who made its arena.
+    /// Whose shares it has a part of: who made its arena, or who may have ids in that user's place.
     pub(super) fn user(&self) -> u32 {
         self.user
     }
@@ -238,7 +239,7 @@ impl Client {
         let now = ticks_now(self.subject.clock);
         if turn.is_held_back {
             // What is lost meanwhile finds its ring full, and is counted there.
-            self.drain_log(now, false, turn, out);
+            self.send_on(now, false, turn, out);
             return VisitOutcome::HeldBack;
         }
         if !self.send_on(now, false, turn, out) {
@@ -336,7 +337,8 @@ impl Client {
         is_complete
     }
 
-    /// Takes definitions, which go on if they are due; whether there are none left.
+    /// Takes definitions, which go on if they are due; whether there are none left of those that were
+    /// there when this began.
     fn drain_log(
         &mut self,
         now: Ticks,
@@ -345,7 +347,7 @@ impl Client {
         out: &mut Output<'_>,
     ) -> bool {
         let mut more = !self.log_broken && (due || turn.is_time_for(self.log_empty_at));
-        let (mut taken, mut left) = (0, false);
+        let (mut taken, mut left, there) = (0, false, self.log.end());
         while more {
             let part = self.log.take(out.scratch).unwrap_or_else(|why| {
                 self.log_broken = true;
@@ -360,7 +362,7 @@ impl Client {
             if self.log_staged.data.len() >= CHUNK_BYTES {
                 self.flush_log(now, out);
             }
-            left = bytes > 0;
+            left = bytes > 0 && self.log.position() < there;
             more = left && (turn.all || self.gone || !turn.is_visit_over());
         }
         self.log_empty_at = (taken == 0).then_some(turn.now);
@@ -456,6 +458,7 @@ impl Client {
             self.losses.unfinished += u64::from(!ring.broken && holds);
         }
         self.losses.unfinished += u64::from(!self.log_broken && self.log.has_more());
+        self.losses.unfinished += std::mem::take(&mut self.outgoing).len() as u64;
     }
 
     /// Gives its lanes back, when all was taken; what it lost in all.

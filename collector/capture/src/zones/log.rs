@@ -56,7 +56,8 @@ impl LogReader {
         self.position
     }
 
-    fn taken(&self) -> usize {
+    /// Where what the program has begun to write ends, bytes.
+    pub(super) fn end(&self) -> usize {
         let taken = self.memory.header().log_taken.load(Ordering::Acquire);
         usize::try_from(taken).map_or(LOG_BYTES, |taken| taken.min(LOG_BYTES))
     }
@@ -64,7 +65,7 @@ impl LogReader {
     /// Whether a complete entry follows, as far as one word tells.
     pub(super) fn has_more(&self) -> bool {
         let mut first = [0];
-        self.position < self.taken()
+        self.position < self.end()
             && self.memory.read_log(self.position, &mut first).is_ok()
             && first[0] as u32 != 0
     }
@@ -74,7 +75,7 @@ impl LogReader {
     pub(super) fn is_incomplete(&self) -> bool {
         // What does not fit counts as taken, but is not written; the program counts it itself.
         let full = self.memory.header().log_taken.load(Ordering::Acquire) > LOG_BYTES as u64;
-        !full && self.position < self.taken()
+        !full && self.position < self.end()
     }
 
     fn read(&self, start: usize, words: &mut [u64]) -> Result<(), BrokenLog> {
@@ -85,7 +86,7 @@ impl LogReader {
     /// not or to about a chunk.
     pub(super) fn take(&mut self, scratch: &mut Vec<u64>) -> Result<LogPart, BrokenLog> {
         let start = self.position;
-        let there = (self.taken().saturating_sub(start) / 8).min(LONGEST_ENTRY);
+        let there = (self.end().saturating_sub(start) / 8).min(LONGEST_ENTRY);
         scratch.resize(scratch.len().max(LONGEST_ENTRY), 0);
         // What was only claimed, and what is not complete, costs one word.
         self.read(start, &mut scratch[..there.min(1)])?;

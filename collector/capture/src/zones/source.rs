@@ -354,5 +354,6 @@ fn define(client: &Client, since: Ticks) -> ClientDefinition {
         ClockSource::Tsc => ProgramTicks::Tsc,
         _ => ProgramTicks::Monotonic,
     };
-    ClientDefinition { client: client.number(), pid: client.pid(), clock, since }
+    let user = Some(client.user());
+    ClientDefinition { client: client.number(), pid: client.pid(), clock, since, user }
 }

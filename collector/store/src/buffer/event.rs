@@ -1,6 +1,6 @@
 //! The events that a buffer holds.
 
-use crate::shares::{Producer, Shares};
+use crate::shares::{Producer, ProducerShares};
 use crate::{Chunk, ChunkHeader, EncodedChunk};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use syscollect_model::LaneKind;
 #[derive(Default)]
 pub(super) struct HeldEvents {
     queue: VecDeque<HeldEvent>,
-    shares: Shares,
+    shares: ProducerShares,
     bytes: usize,
     /// Bytes of hits of probes.
     hit_bytes: usize,
@@ -103,7 +103,7 @@ impl HeldEvents {
     }
 
     /// What producers have.
-    pub(super) fn shares(&self) -> &Shares {
+    pub(super) fn shares(&self) -> &ProducerShares {
         &self.shares
     }
 
@@ -182,14 +182,18 @@ impl HeldEvents {
         self.bytes += size.bytes;
         self.hit_bytes += size.hit_bytes;
         self.raw_bytes += size.raw_bytes;
-        self.shares.add(size.producer, size.bytes);
+        if let Some(producer) = size.producer {
+            self.shares.add(producer, size.bytes);
+        }
     }
 
     fn subtract(&mut self, size: EventSize) {
         self.bytes -= size.bytes;
         self.hit_bytes -= size.hit_bytes;
         self.raw_bytes -= size.raw_bytes;
-        self.shares.remove(size.producer, size.bytes);
+        if let Some(producer) = size.producer {
+            self.shares.remove(producer, size.bytes);
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn print_head(report: &Report, out: &mut Printer) {
     }
     if report.overwritten > 0 {
         let overwritten = grouped(report.overwritten);
-        out.line(&format!("{:<10} {overwritten} records by newer ones, as asked", "Overwritten"));
+        out.line(&format!("{:<10} {overwritten} older records, as asked", "Not kept"));
     }
     let shortfall = report.shortfall();
     let lost = match report.lost {

@@ -113,7 +113,7 @@ fn whole(report: &Report) -> Option<String> {
     let overwritten = match report.overwritten_ns {
         0 => String::new(),
         first => {
-            format!("The first {} were overwritten by newer records, as asked. ", duration(first))
+            format!("The first {} were not kept, as asked. ", duration(first))
         }
     };
     let lost = match report.lost {

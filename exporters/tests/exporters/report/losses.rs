@@ -246,7 +246,7 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     assert_eq!(thread(&report, 10).activity.times, times(20, 30, 0, 0));
     // That all of it took so long the recorder says.
     assert!(report.text(100).contains("50.0 us, the end of 5.00 s"), "{}", report.text(100));
-    let says = "The first 1.00 ms were overwritten by newer records, as asked. Nothing was lost.";
+    let says = "The first 1.00 ms were not kept, as asked. Nothing was lost.";
     assert!(report.text(1000).contains(says), "{}", report.text(1000));
 
     // Of a part that ended before nothing is known, whatever its processes are called.

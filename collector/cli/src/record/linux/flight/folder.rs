@@ -44,7 +44,7 @@ impl SnapshotFolder {
         names.sort_unstable();
         for name in names {
             if let Some(trigger) = trigger_of(&name) {
-                kept.add(trigger, target.beside_unchecked(&name)).iter().for_each(remove);
+                kept.add(trigger, target.beside_unchecked(&name)).iter().for_each(remove_old);
             }
         }
         Ok(Self { target, kept: Arc::new(Mutex::new(kept)) })
@@ -72,7 +72,7 @@ impl SnapshotFolder {
         let files =
             OutputFiles { export: None, capture, keep, standard_output: None, force: false };
         let draft = files.capture.draft_named(files.draft_name())?;
-        kept.add(&trigger, files.capture.clone()).iter().for_each(remove);
+        kept.add(&trigger, files.capture.clone()).iter().for_each(remove_old);
         Ok((files, draft))
     }
 
@@ -89,14 +89,25 @@ impl SnapshotFolder {
     }
 }
 
-fn remove(target: &Target) {
+/// Deletes one of more than are kept, and says so.
+fn remove_old(target: &Target) {
+    if remove(target) {
+        let path = target.path();
+        eprint_line!("syscollect: deleted {}: there are more than --most keeps", path.display());
+    }
+}
+
+/// Whether it was there and is gone.
+fn remove(target: &Target) -> bool {
     match target.remove() {
+        Ok(()) => true,
         // One that did not come about, or that somebody moved.
-        Err(error) if error.kind() != ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => {
             let path = target.path();
             eprint_line!("syscollect: cannot delete {}: {error}", path.display());
+            false
         }
-        _ => {}
     }
 }
 

@@ -2,15 +2,34 @@
 
 use super::asked::Asker;
 
-/// Snapshots that are written at one time: each holds what the buffer had when it was taken.
-const MOST_AT_ONCE: usize = 3;
-/// Those of members of the group: one place stays for root's and the recorder's own.
-const MOST_OF_MEMBERS: usize = MOST_AT_ONCE - 1;
+/// Snapshots of one kind of asker that are written at one time: whoever asks for many keeps nobody
+/// else from having one.
+const MOST_OF_EACH: usize = 2;
+
+/// For whom a snapshot is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Requester {
+    /// Root, or the user who runs the recorder.
+    Owner,
+    /// A member of the group: this user.
+    Member(u32),
+    /// A trigger.
+    Trigger,
+}
+
+impl From<Asker> for Requester {
+    fn from(asker: Asker) -> Self {
+        match asker {
+            Asker::Owner => Self::Owner,
+            Asker::Member(user) => Self::Member(user),
+        }
+    }
+}
 
 /// The places that are taken.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    taken: Vec<Asker>,
+    taken: Vec<Requester>,
 }
 
 impl Places {
@@ -19,32 +38,37 @@ impl Places {
     /// # Errors
     ///
     /// Why there is none, in words.
-    pub(super) fn take(&mut self, asker: Asker) -> Result<(), String> {
-        let of_members = self.taken.iter().filter(|taken| **taken != Asker::Owner).count();
-        if asker != Asker::Owner && self.taken.contains(&asker) {
+    pub(super) fn take(&mut self, requester: Requester) -> Result<(), String> {
+        if matches!(requester, Requester::Member(_)) && self.taken.contains(&requester) {
             return Err(
                 "a snapshot of yours is being written: ask again when it is complete".into()
             );
         }
-        let is_too_much = asker != Asker::Owner && of_members >= MOST_OF_MEMBERS;
-        if is_too_much || self.taken.len() >= MOST_AT_ONCE {
-            let count = self.taken.len();
+        if !self.has_one_for(requester) {
+            let whose = match requester {
+                Requester::Owner => "root",
+                Requester::Member(_) => "members of its group",
+                Requester::Trigger => "its triggers",
+            };
             return Err(format!(
-                "{count} snapshots are being written: ask again when one is complete"
+                "{MOST_OF_EACH} snapshots for {whose} are being written: ask again when one is \
+                 complete"
             ));
         }
-        self.taken.push(asker);
+        self.taken.push(requester);
         Ok(())
     }
 
-    /// Whether the recorder itself would get one.
-    pub(super) fn has_one_for_owner(&self) -> bool {
-        self.taken.len() < MOST_AT_ONCE
+    /// Whether there is one.
+    pub(super) fn has_one_for(&self, requester: Requester) -> bool {
+        let kind = std::mem::discriminant(&requester);
+        let of_kind = self.taken.iter().filter(|taken| std::mem::discriminant(*taken) == kind);
+        of_kind.count() < MOST_OF_EACH
     }
 
     /// Gives it back.
-    pub(super) fn give_back(&mut self, asker: Asker) {
-        if let Some(at) = self.taken.iter().position(|taken| *taken == asker) {
+    pub(super) fn give_back(&mut self, requester: Requester) {
+        if let Some(at) = self.taken.iter().position(|taken| *taken == requester) {
             self.taken.swap_remove(at);
         }
     }
@@ -55,27 +79,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_has_one_snapshot_at_a_time_and_a_place_stays_for_the_owner() {
-        let (alice, bob, carol) = (Asker::Member(1), Asker::Member(2), Asker::Member(3));
+    fn whoever_asks_for_many_leaves_places_to_the_others() {
+        let (alice, bob, carol) =
+            (Requester::Member(1), Requester::Member(2), Requester::Member(3));
         let mut places = Places::default();
         places.take(alice).unwrap();
         assert!(places.take(alice).unwrap_err().contains("of yours"));
         places.take(bob).unwrap();
-        assert!(places.take(carol).unwrap_err().contains("2 snapshots are being written"));
-        places.take(Asker::Owner).unwrap();
-        assert!(places.take(Asker::Owner).unwrap_err().contains("3 snapshots"));
-        assert!(!places.has_one_for_owner());
+        assert!(places.take(carol).unwrap_err().contains("2 snapshots for members"));
+        for requester in [Requester::Trigger, Requester::Owner] {
+            (0..MOST_OF_EACH).for_each(|_| places.take(requester).unwrap());
+            assert!(!places.has_one_for(requester) && places.take(requester).is_err());
+            places.give_back(requester);
+            assert!(places.has_one_for(requester));
+        }
         places.give_back(alice);
         places.take(carol).unwrap();
         assert!(places.take(alice).is_err());
-        places.give_back(Asker::Owner);
-        places.take(Asker::Owner).unwrap();
-    }
-
-    #[test]
-    fn the_owner_may_have_all_of_them() {
-        let mut places = Places::default();
-        (0..MOST_AT_ONCE).for_each(|_| places.take(Asker::Owner).unwrap());
-        assert!(places.take(Asker::Owner).is_err() && places.take(Asker::Member(1)).is_err());
     }
 }

@@ -5,7 +5,7 @@ use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
 use super::folder::SnapshotFolder;
 use super::message::Answer;
-use super::places::Places;
+use super::places::{Places, Requester};
 use crate::confine;
 use crate::escape::printable;
 use crate::output::DraftFile;
@@ -67,15 +67,15 @@ impl Outcome {
 struct Written {
     snapshots: Arc<Snapshots>,
     /// Whose place it has.
-    place: Option<Asker>,
+    place: Option<Requester>,
     is_done: bool,
 }
 
 impl Written {
     /// Another one may be written.
     fn give_place_back(&mut self) {
-        if let Some(asker) = self.place.take() {
-            self.snapshots.places().give_back(asker);
+        if let Some(requester) = self.place.take() {
+            self.snapshots.places().give_back(requester);
         }
     }
 }
@@ -139,7 +139,7 @@ impl Snapshots {
     ) {
         let mark = SnapshotMark { reason, ..SnapshotMark::default() };
         let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
-        self.spawn(asker, move |snapshots, taken| {
+        self.spawn(asker.into(), move |snapshots, taken| {
             let written = taken.and_then(|()| snapshots.write(&order, &regular(file)?));
             let answered = match written {
                 Ok((recorded, unnamed)) => Answer::Snapshot {
@@ -154,12 +154,17 @@ impl Snapshots {
         });
     }
 
-    /// Whether one could be taken into the folder now.
-    pub(super) fn has_place(&self) -> bool {
-        self.places().has_one_for_owner()
+    /// Whether one that a trigger takes could be written now.
+    pub(super) fn has_place_for_trigger(&self) -> bool {
+        self.places().has_one_for(Requester::Trigger)
     }
 
-    /// Takes one into the folder.
+    /// Whether nobody waits for what is written any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandon.wanted()
+    }
+
+    /// Takes one into the folder, which a trigger asks for if it names one.
     pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, order: SnapshotOrder) {
         let SnapshotMark { reason, trigger, .. } = &order.mark;
         let reason = match trigger.is_empty() {
@@ -167,7 +172,8 @@ impl Snapshots {
             false => format!("trigger {}: {}", printable(trigger), printable(reason)),
         };
         let folder = folder.clone();
-        self.spawn(Asker::Owner, move |snapshots, taken| {
+        let requester = if trigger.is_empty() { Requester::Owner } else { Requester::Trigger };
+        self.spawn(requester, move |snapshots, taken| {
             let is_done = match taken.and_then(|()| snapshots.publish(&order, &folder)) {
                 Ok(path) => {
                     snapshots.log(format!("a snapshot was written ({reason})"));
@@ -189,16 +195,15 @@ impl Snapshots {
     /// of it.
     fn spawn(
         self: Arc<Self>,
-        asker: Asker,
+        requester: Requester,
         work: impl FnOnce(&Self, Result<()>) -> Outcome + Send + 'static,
     ) {
-        if let Err(why) = self.places().take(asker) {
-            work(&self, Err(anyhow::anyhow!(why))).tell();
-            self.lock().failed += 1;
-            return;
+        if let Err(why) = self.places().take(requester) {
+            // None has failed.
+            return work(&self, Err(anyhow::anyhow!(why))).tell();
         }
         self.lock().writing += 1;
-        let mut written = Written { snapshots: self, place: Some(asker), is_done: false };
+        let mut written = Written { snapshots: self, place: Some(requester), is_done: false };
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
             // What the recorder needs goes first; it shares threads that open files.
             confine::to_naming_a_part();

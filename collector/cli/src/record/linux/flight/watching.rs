@@ -14,10 +14,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
 use syscollect_model::{LaneKind, SnapshotMark, Ticks};
-use syscollect_triggers::{Firing, Trigger, Watcher};
+use syscollect_triggers::{CANNOT_FIRE, Firing, Trigger, TriggerStatus, Watcher};
 
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a trigger cannot fire before that is said: definitions come one after the other.
+const DOUBT: Duration = Duration::from_secs(2);
+
+/// How long snapshots that are due when the recorder ends wait for a place.
+const LONGEST_END: Duration = Duration::from_secs(30);
 
 /// Snapshots that wait for their time, or for a place: of all triggers, and of each.
 const MOST_PENDING: usize = 64;
@@ -65,6 +71,7 @@ impl Triggers {
             pending: Vec::new(),
             snapshots,
             folder,
+            doubtful: BTreeMap::new(),
             shared: Arc::clone(&shared),
         };
         let thread = std::thread::Builder::new().name("triggers".into());
@@ -120,6 +127,8 @@ struct Watching {
     pending: Vec<PendingSnapshot>,
     snapshots: Arc<Snapshots>,
     folder: SnapshotFolder,
+    /// Since when triggers cannot fire, by their names; `None` once that was said.
+    doubtful: BTreeMap<String, Option<Instant>>,
     shared: Arc<SharedState>,
 }
 
@@ -131,8 +140,13 @@ impl Watching {
             std::thread::sleep(LOOK_EVERY);
             self.look();
         }
-        // What waits for its time has had all the time there is.
+        // What waits for its time has had all the time there is, and gets a place after the others.
+        let end = Instant::now() + LONGEST_END;
         self.take_what_is_due(Ticks(u64::MAX));
+        while !self.pending.is_empty() && Instant::now() < end && !self.snapshots.is_abandoned() {
+            std::thread::sleep(LOOK_EVERY);
+            self.take_what_is_due(Ticks(u64::MAX));
+        }
         for PendingSnapshot { firing, .. } in &self.pending {
             let (name, reason) = (printable(&firing.trigger), printable(&firing.reason));
             eprint_line!("syscollect: no snapshot of trigger {name} ({reason}): the recorder ends");
@@ -157,8 +171,10 @@ impl Watching {
         }
         let fired = self.watcher.fired();
         if now.is_some() || unwatched > 0 {
+            let triggers = self.watcher.statuses();
+            self.tell_what_cannot_fire(&triggers);
             let mut report = self.shared.report();
-            report.triggers = self.watcher.statuses();
+            report.triggers = triggers;
             report.unfollowed = self.watcher.unfollowed();
             report.unwatched_chunks += unwatched;
         }
@@ -184,6 +200,22 @@ impl Watching {
         }
     }
 
+    /// Says once, of each trigger that cannot fire, why: what is recorded tells it, some time after
+    /// the beginning.
+    fn tell_what_cannot_fire(&mut self, triggers: &[TriggerStatus]) {
+        for TriggerStatus { name, note, .. } in triggers {
+            if !note.starts_with(CANNOT_FIRE) {
+                self.doubtful.remove(name);
+                continue;
+            }
+            let since = self.doubtful.entry(name.clone()).or_insert_with(|| Some(Instant::now()));
+            if since.is_some_and(|since| since.elapsed() >= DOUBT) {
+                *since = None;
+                eprint_line!("syscollect: trigger {}: {}", printable(name), printable(note));
+            }
+        }
+    }
+
     fn take_what_is_due(&mut self, now: Ticks) {
         self.pending.sort_by_key(|pending| pending.firing.due);
         let due = self.pending.partition_point(|pending| pending.firing.due <= now);
@@ -192,7 +224,7 @@ impl Watching {
         }
         // Where others are being written it waits: what is rare must not be lost to what is not.
         for _ in 0..due {
-            if !self.snapshots.has_place() {
+            if !self.snapshots.has_place_for_trigger() {
                 return;
             }
             let PendingSnapshot { firing, due_since } = self.pending.remove(0);
