@@ -107,6 +107,9 @@ enum record_kind {
 #define CFA_END 9
 #define CFA_RSP_FAR 10
 #define CFA_INEXPRESSIBLE 11
+#define CFA_GO_SYSTEM_STACK 12
+#define CFA_GO_MORE_STACK 13
+#define CFA_GO_C_STACK 14
 #define CFA_REGISTER 16
 #define CFA_RETURN_REGISTER 32
 #define FRAME_POINTER_SAME 0

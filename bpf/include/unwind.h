@@ -13,7 +13,8 @@
  * ranges of code by address. Both belong to a process as it is mapped now: their
  * keys hold the kernel's own count of changes of its mappings.
  *
- * A page of which there are no rows yet is marked as wanted, by a plain store;
+ * A page of which there are no rows yet is marked as wanted, by a plain store (also
+ * where the collector has marked it as one that will be, which is another word);
  * the collector looks for such marks.
  *
  * The collector frees rows that no walk has used lately, and uses their place
@@ -586,6 +587,7 @@ static __always_inline __u64 bytes_at(struct unwind *u, __u64 address)
 
 #include ARCH_CODE
 #include "jvm.h"
+#include "go_stack.h"
 
 /* Frames that no table describes have their frame pointers, if anything. */
 static __always_inline int unwind_by_frame_pointer(struct scratch *s)
@@ -690,6 +692,10 @@ __noinline int unwind_step(SCRATCH)
 		return UNWIND_WHOLE;
 	case CFA_SIGNAL:
 		return unwind_signal(s);
+	case CFA_GO_SYSTEM_STACK:
+	case CFA_GO_MORE_STACK:
+	case CFA_GO_C_STACK:
+		return unwind_go_stack(GIVE_SCRATCH(s));
 	case CFA_PLT:
 		cfa = u->sp + ((u->ip & 15) * 8 >= cfa ? 16 : 8);
 		break;

@@ -54,6 +54,17 @@ pub mod cfa_rule {
     /// There is unwind information that no row can express, or that cannot be read. Whoever guesses
     /// by frame pointers here leaves out the caller of a function that keeps none.
     pub const INEXPRESSIBLE: u8 = 11;
+    /// Of Go's runtime on its thread's stack: the goroutine that this thread (m) runs says where its
+    /// stack pointer was, at which lies where it goes on. It is `cfa_offset` words behind the
+    /// thread's beginning.
+    pub const GO_SYSTEM_STACK: u8 = 12;
+    /// The same, where the goroutine keeps both, and its rbp `saved_offset` words behind its
+    /// beginning. Where the thread runs none any more, its stack begins here.
+    pub const GO_MORE_STACK: u8 = 13;
+    /// Of Go's runtime where it has called C: the word at rsp + `cfa_offset` words is the goroutine,
+    /// and that at rsp + `saved_offset` words how far below its stack's upper end the stack pointer
+    /// was, at which lies where it goes on.
+    pub const GO_C_STACK: u8 = 14;
     /// Plus a register's number (DWARF's): that register + `cfa_offset` words. Known only of code
     /// that did not call ([`frame_reached`](super::frame_reached)).
     pub const REGISTER: u8 = 0x10;

@@ -1,10 +1,11 @@
 //! What a file offers for unwinding, by its program headers.
 
 use crate::frames::{Frames, is_go};
+use crate::go;
 use crate::run::Run;
 use crate::table::{self, CodeReader};
 use crate::writer::PageWriter;
-use crate::{UnwindError, UnwindRow};
+use crate::{PAGE_BYTES, UnwindError, UnwindRow};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -61,30 +62,55 @@ impl UnwindFile {
     /// Each page is there once, sorted; its rows are sorted by address, the first has address 0,
     /// and there are at most [`ROWS_MAX`]. Who asks for many pages at once has what describes them
     /// read once; a page takes up to 0.1 s, if somebody made it to. Code without unwind information
-    /// has what can be read from itself, but for Go's.
+    /// has what can be read from itself; Go's only where it goes to another
+    /// stack.
     ///
     /// [`ROWS_MAX`]: syscollect_records::unwind::ROWS_MAX
     ///
     /// # Errors
     ///
-    /// If there is no unwind information, or only such that is compressed, of Go's code; and if it
-    /// cannot be read.
+    /// If unwind information, or code, cannot be read.
     pub fn pages(&self, pages: &[u32]) -> Result<Vec<(u32, Vec<UnwindRow>)>, UnwindError> {
         let writer = PageWriter::new(pages);
         let runs = Run::all(&self.layout, &writer.wanted());
         let reads_code = self.reads_code();
         let frames = match Frames::read(&self.source, &self.layout, &runs) {
-            Err(UnwindError::Missing | UnwindError::Compressed(_)) if reads_code => {
-                Frames::none(runs)
-            }
+            // Of Go's something is known all the same, if it is a program.
+            Err(UnwindError::Missing | UnwindError::Compressed(_)) => Frames::none(runs),
             frames => frames?,
         };
         let code = CodeReader { source: &self.source, layout: &self.layout };
-        Ok(table::pages(&frames, reads_code.then_some(code), writer))
+        let mut pages = table::pages(&frames, reads_code.then_some(code), writer);
+        if !reads_code {
+            pages.iter_mut().for_each(|(page, rows)| self.add_stack_switches(*page, rows));
+        }
+        Ok(pages)
     }
 
-    /// Go's code keeps frame pointers and says nothing else: where it goes to another stack, and
-    /// where a thread begins, they are right, and its instructions do not tell.
+    /// Says of a page of Go's code where it goes to another stack.
+    fn add_stack_switches(&self, page: u32, rows: &mut Vec<UnwindRow>) {
+        let start = u64::from(page) * PAGE_BYTES;
+        let end = start + PAGE_BYTES;
+        for code in &self.layout.code {
+            let offsets = code.offsets();
+            let around = offsets.start.max(start.saturating_sub(go::AROUND))
+                ..offsets.end.min(end + go::AROUND);
+            let part = around
+                .end
+                .checked_sub(around.start)
+                .filter(|size| *size > 0)
+                .and_then(|size| LoadedPart::new(around.start, around.start, size));
+            let Some(bytes) = part.and_then(|part| self.source.read(part).ok()) else { continue };
+            for switch in go::stack_switches(&bytes) {
+                let place = [switch.place.start, switch.place.end]
+                    .map(|at| (around.start + at as u64).clamp(start, end) - start);
+                go::say_within(rows, &(place[0]..place[1]), switch.rule);
+            }
+        }
+    }
+
+    /// Go's code keeps frame pointers and says nothing else. Where it goes to another stack is
+    /// known by other means ([`go`]).
     fn reads_code(&self) -> bool {
         *self.reads_code.get_or_init(|| !is_go(&self.source.cache()))
     }

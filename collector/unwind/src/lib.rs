@@ -14,7 +14,8 @@
 //! holds its words.
 //!
 //! **Non-goals.** Opening files (`syscollect-untrusted-files`). Which file is mapped where. Code
-//! that programs make while they run, and Go's, which keep frame pointers. Exceptions. Other
+//! that programs make while they run. Go's, which keeps frame pointers, but for where its runtime
+//! goes to another stack. Exceptions. Other
 //! architectures.
 //!
 //! ```
@@ -39,6 +40,7 @@ mod error;
 mod fde;
 mod file;
 mod frames;
+mod go;
 mod index;
 mod memory;
 mod partial;

@@ -1,8 +1,10 @@
-// Goroutines: their stacks lie in the heap and move when they grow.
+// Goroutines: their stacks lie in the heap and move when they grow. What the runtime does for them
+// it does on the stacks of threads.
 package main
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 )
@@ -26,6 +28,9 @@ func leaf(x uint64) uint64 {
 		time.Sleep(200 * time.Microsecond)
 	case 1:
 		woken <- round
+	case 2:
+		// The runtime works, and waits, on the thread's stack.
+		runtime.GC()
 	default:
 		return burn(x)
 	}

@@ -240,7 +240,7 @@ fn interrupted() -> Vec<Program> {
 /// Those of Go, Java and JavaScript.
 pub(super) fn of_runtimes() -> Vec<Program> {
     let mut go = Program::new("Go", &["go build -o program SRC/go.go"])
-        .with_roots(&["goexit", "_start", "clone", "mstart", "rt0_go", "mcall"])
+        .with_roots(&["goexit", "_start", "clone", "mstart", "rt0_go", "mcall", "morestack"])
         .calling_others()
         .without_tables();
     go.known.does_others = true;
