@@ -1,7 +1,7 @@
 //! Rows of pages, made of a file's unwind information and, where that says nothing, of its code.
 
 use crate::UnwindRow;
-use crate::code::{BareCode, CODE_AROUND, rules};
+use crate::code::{BareCode, CODE_AROUND, LINKED_CODE_AROUND, linked_rules, rules};
 use crate::fde::FdeReader;
 use crate::file::{Layout, Source};
 use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame};
@@ -56,19 +56,27 @@ impl CodeReader<'_> {
         wanted: &Range<u64>,
         without_information: &Range<u64>,
     ) -> Vec<(u64, Rule)> {
-        let start = without_information.start.max(wanted.start.saturating_sub(CODE_AROUND));
-        let end = without_information.end.min(wanted.end.saturating_add(CODE_AROUND));
-        let offset = start - segment.address + segment.offset;
-        let part = LoadedPart::new(start, offset, end - start);
-        let Some(bytes) = part.and_then(|part| self.source.read(part).ok()) else {
-            return Vec::new();
+        let bytes_around = |around: u64| {
+            let start = without_information.start.max(wanted.start.saturating_sub(around));
+            let end = without_information.end.min(wanted.end.saturating_add(around));
+            let offset = start - segment.address + segment.offset;
+            let part = LoadedPart::new(start, offset, end - start)?;
+            Some((self.source.read(part).ok()?, start))
         };
-        rules(&BareCode {
-            bytes: &bytes,
-            address: start,
+        let code = BareCode {
+            bytes: &[],
+            address: 0,
             without_information: without_information.clone(),
             entry: self.layout.entry,
-        })
+        };
+        // Where functions keep frame pointers, a look at less says as much.
+        if let Some((bytes, address)) = bytes_around(LINKED_CODE_AROUND)
+            && let Some(rules) = linked_rules(&BareCode { bytes: &bytes, address, ..code.clone() })
+        {
+            return rules;
+        }
+        let Some((bytes, address)) = bytes_around(CODE_AROUND) else { return Vec::new() };
+        rules(&BareCode { bytes: &bytes, address, ..code })
     }
 }
 

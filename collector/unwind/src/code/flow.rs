@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BareCode;
 use super::decode::{Flow, InstructionEffects, InstructionKind, StackChange};
@@ -13,6 +13,9 @@ const FUNCTION_ALIGNMENT: u64 = 16;
 const NEW_THREAD_INSTRUCTIONS: usize = 3;
 /// And from there to where it calls its first function, at most.
 const NEW_THREAD_CALLS: usize = 6;
+
+/// Instructions of a function that are looked at for whether it returns.
+const PLAIN_MAX: usize = 256;
 
 /// No instruction.
 const NONE: u32 = u32::MAX;
@@ -69,6 +72,7 @@ impl ControlFlow {
     pub(super) fn new(
         code: &BareCode<'_>,
         instructions: Vec<InstructionEffects>,
+        called: &FxHashSet<u64>,
         never_return: &FxHashSet<u64>,
     ) -> Self {
         let mut at = vec![NONE; code.bytes.len()];
@@ -89,7 +93,7 @@ impl ControlFlow {
             is_variable: vec![false; count],
         };
         flow.find_roles(code.entry);
-        flow.find_entered(never_return);
+        flow.find_entered(called, never_return);
         flow.find_variable();
         flow
     }
@@ -158,8 +162,9 @@ impl ControlFlow {
     }
 
     /// Finds what is called, and what is jumped to.
-    fn find_entered(&mut self, never_return: &FxHashSet<u64>) {
+    fn find_entered(&mut self, called: &FxHashSet<u64>, never_return: &FxHashSet<u64>) {
         for number in 0..self.instructions.len() {
+            self.is_called[number] |= called.contains(&self.instructions[number].at);
             if let Flow::Call(Some(to)) = self.instructions[number].flow
                 && let Some(called) = self.instruction_at(to)
             {
@@ -169,11 +174,13 @@ impl ControlFlow {
                 self.is_target[to] = true;
             }
         }
+        let mut plain = FxHashMap::default();
         for number in 0..self.instructions.len() {
-            self.is_last[number] = match self.instructions[number].flow {
+            let may_be_last = match self.instructions[number].flow {
                 Flow::Call(Some(to)) if never_return.contains(&to) => true,
                 _ => self.may_not_return(number),
             };
+            self.is_last[number] = may_be_last && !self.is_call_of_plain(number, &mut plain);
         }
     }
 
@@ -292,6 +299,36 @@ impl ControlFlow {
 
     pub(super) fn is_call(&self, number: usize) -> bool {
         matches!(self.instructions[number].flow, Flow::Call(_)) && !self.is_variable[number]
+    }
+
+    /// Whether it calls a function here that returns and calls nothing before; `known` has what was
+    /// found of functions.
+    pub(super) fn is_call_of_plain(
+        &self,
+        number: usize,
+        known: &mut FxHashMap<usize, bool>,
+    ) -> bool {
+        let called = match self.instructions[number].flow {
+            Flow::Call(Some(to)) => self.instruction_at(to),
+            _ => None,
+        };
+        called.is_some_and(|to| *known.entry(to).or_insert_with(|| self.is_plain(to)))
+    }
+
+    fn is_plain(&self, function: usize) -> bool {
+        let (mut seen, mut waiting) = (FxHashSet::from_iter([function]), vec![function]);
+        while let Some(number) = waiting.pop() {
+            match self.instructions[number].flow {
+                Flow::Return => return true,
+                Flow::Call(_) => {}
+                _ if seen.len() >= PLAIN_MAX => return false,
+                _ => {
+                    let next = [self.following(number), self.target(number)];
+                    waiting.extend(next.into_iter().flatten().filter(|to| seen.insert(*to)));
+                }
+            }
+        }
+        false
     }
 
     pub(super) fn is_code(&self, number: usize) -> bool {

@@ -10,10 +10,11 @@
 mod decode;
 mod depths;
 mod flow;
+mod linked;
 
 use std::ops::Range;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::decode::{
     Flow, FramePointerChange, InstructionEffects, InstructionKind, StackChange, decode,
@@ -33,6 +34,8 @@ const CALL_ALIGNMENT: i64 = 16;
 /// Bytes of code before and behind what is wanted that help to understand it: functions begin and
 /// end there, and jump there.
 pub(crate) const CODE_AROUND: u64 = 32 << 10;
+/// The same of functions that keep frame pointers.
+pub(crate) const LINKED_CODE_AROUND: u64 = 4 << 10;
 
 /// Code without unwind information, or a part of it.
 #[derive(Clone, Debug)]
@@ -49,13 +52,67 @@ pub(crate) struct BareCode<'a> {
 
 /// Rules of code, by ascending address; each holds up to the next one.
 pub(crate) fn rules(code: &BareCode<'_>) -> Vec<(u64, Rule)> {
-    let first = Analysis::new(code, decode(code.bytes, code.address), &FxHashSet::default());
+    let instructions = decode(code.bytes, code.address);
+    rules_by_paths(code, instructions, &FxHashSet::default())
+}
+
+/// The same, if most of the code is functions that keep frame pointers: a tenth of the work.
+pub(crate) fn linked_rules(code: &BareCode<'_>) -> Option<Vec<(u64, Rule)>> {
+    if !linked::may_be_most(code.bytes) {
+        return None;
+    }
+    let instructions = decode(code.bytes, code.address);
+    let linked = linked::rules(&instructions)?;
+    Some(with_rest(code, &instructions, &linked))
+}
+
+/// The rules of functions that keep frame pointers, and what can be known of the code between them.
+fn with_rest(
+    code: &BareCode<'_>,
+    instructions: &[InstructionEffects],
+    linked: &[Option<Rule>],
+) -> Vec<(u64, Rule)> {
+    let mut rules = Vec::new();
+    let called = linked::called(instructions);
+    let said = |number: usize| linked[number].is_some();
+    let mut number = 0;
+    while number < instructions.len() {
+        let first = number;
+        number += 1;
+        while number < instructions.len() && said(number) == said(first) {
+            number += 1;
+        }
+        let (start, end) = (instructions[first].at, instructions[number - 1].end());
+        if said(first) {
+            let of_each = instructions[first..number].iter().zip(&linked[first..number]);
+            rules.extend(of_each.filter_map(|(one, rule)| rule.map(|rule| (one.at, rule))));
+        } else {
+            let bytes = &code.bytes[(start - code.address) as usize..][..(end - start) as usize];
+            let rest = BareCode { bytes, address: start, ..code.clone() };
+            let rest_of_all = instructions[first..number].to_vec();
+            rules.extend(rules_by_paths(&rest, rest_of_all, &called));
+        }
+        let next = instructions.get(number).map_or(u64::MAX, |next| next.at);
+        if next > end {
+            rules.push((end, Rule::NONE));
+        }
+    }
+    rules
+}
+
+/// The rules of these instructions, of which functions begin where `called` says, too.
+fn rules_by_paths(
+    code: &BareCode<'_>,
+    instructions: Vec<InstructionEffects>,
+    called: &FxHashSet<u64>,
+) -> Vec<(u64, Rule)> {
+    let first = Analysis::new(code, instructions, called, &FxHashSet::default());
     let never_return = first.flow.never_return();
     if never_return.is_empty() {
         return first.rules();
     }
     // What did not return once does not elsewhere.
-    Analysis::new(code, first.flow.instructions, &never_return).rules()
+    Analysis::new(code, first.flow.instructions, called, &never_return).rules()
 }
 
 /// Which instruction made the frame pointer what it is.
@@ -81,6 +138,19 @@ enum Saved {
     Lost,
 }
 
+/// Whether a function that was called has done nothing to its stack yet, nor called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entered {
+    Unreached,
+    Unknown,
+    Untouched,
+}
+
+impl JoinedState for Entered {
+    const UNREACHED: Self = Self::Unreached;
+    const DISAGREED: Self = Self::Unknown;
+}
+
 impl JoinedState for FrameSource {
     const UNREACHED: Self = Self::Unreached;
     const DISAGREED: Self = Self::Unknown;
@@ -103,11 +173,12 @@ impl<'c> Analysis<'c> {
     fn new(
         code: &'c BareCode<'c>,
         instructions: Vec<InstructionEffects>,
+        called: &FxHashSet<u64>,
         never_return: &FxHashSet<u64>,
     ) -> Self {
         let depths = Depths::new(instructions.len());
-        let mut analysis =
-            Self { code, flow: ControlFlow::new(code, instructions, never_return), depths };
+        let flow = ControlFlow::new(code, instructions, called, never_return);
+        let mut analysis = Self { code, flow, depths };
         analysis.find_depths();
         analysis
     }
@@ -125,8 +196,10 @@ impl<'c> Analysis<'c> {
 
     fn rules(mut self) -> Vec<(u64, Rule)> {
         let sources = self.frame_sources();
+        let entered = self.entered();
         let is_known = self.known();
-        let saved = self.saved(&is_known);
+        let mut saved = self.saved(&is_known);
+        self.fill_saved(&is_known, &mut saved);
         let mut rules = Vec::new();
         let mut end = self.code.address;
         for number in 0..self.flow.instructions.len() {
@@ -146,6 +219,9 @@ impl<'c> Analysis<'c> {
                 Role::Ordinary if self.flow.is_gap[number] => {}
                 Role::Ordinary => {
                     let rule = self.rule(number, &is_known, sources[number], saved[number]);
+                    let is_entered = entered[number] == Entered::Untouched
+                        && !matches!(instruction.flow, Flow::Call(_));
+                    let rule = if is_entered { entry_rule(rule) } else { rule };
                     rules.push((instruction.at, rule));
                 }
             }
@@ -201,6 +277,25 @@ impl<'c> Analysis<'c> {
                 FramePointerChange::Loaded(_)
                 | FramePointerChange::Left
                 | FramePointerChange::Lost => FrameSource::Unknown,
+            },
+        )
+    }
+
+    /// By all paths from where a function begins that is called; whatever is wrong with what comes
+    /// later, as where functions of V8 call with a stack of any alignment.
+    fn entered(&self) -> Vec<Entered> {
+        self.flow.follow(
+            |number| match self.flow.is_called[number] {
+                true => Entered::Untouched,
+                false => Entered::Unknown,
+            },
+            |number, before| {
+                let instruction = &self.flow.instructions[number];
+                match (instruction.stack, instruction.flow) {
+                    (_, Flow::Call(_)) => Entered::Unknown,
+                    (StackChange::By(0), _) => before,
+                    _ => Entered::Unknown,
+                }
             },
         )
     }
@@ -319,14 +414,17 @@ impl<'c> Analysis<'c> {
     fn known(&mut self) -> Vec<bool> {
         let count = self.flow.instructions.len();
         let (mut is_bad, mut has_first) = (vec![false; count], vec![false; count]);
+        let mut plain = FxHashMap::default();
         for number in 0..count {
             let set = self.depths.set_of(number);
             match self.depths.value(number) {
                 Some(depth) if (0..DEEPEST).contains(&depth) && depth % WORD == 0 => {
                     has_first[set] |= depth == 0 && self.flow.may_begin(number);
                     // Otherwise two functions were taken for one, the first of which calls what
-                    // does not return.
-                    is_bad[set] |= self.flow.is_call(number) && !is_depth_of_call(depth);
+                    // does not return. Assembly calls its own with any stack; these do return.
+                    is_bad[set] |= self.flow.is_call(number)
+                        && !is_depth_of_call(depth)
+                        && !self.flow.is_call_of_plain(number, &mut plain);
                 }
                 _ => is_bad[set] = true,
             }
@@ -350,6 +448,38 @@ impl<'c> Analysis<'c> {
             },
             |number, before| self.saved_after(number, before, &depths),
         )
+    }
+
+    /// What only a table leads to, as the cases of a `switch`, is within a function of which the rest
+    /// is known: where its stack is deep enough to hold the caller's frame pointer, that lies where
+    /// it does everywhere else at such depths.
+    fn fill_saved(&mut self, is_known: &[bool], saved: &mut [Saved]) {
+        let mut places = vec![Saved::Unreached; saved.len()];
+        for (number, saved) in saved.iter().enumerate() {
+            if let Saved::At(_) = saved {
+                let place = &mut places[self.depths.set_of(number)];
+                *place = place.join(*saved);
+            }
+        }
+        for number in 0..saved.len() {
+            // Elsewhere the function is as deep without having saved it, or has it back by then.
+            if let (Saved::Same | Saved::Lost, Some(depth)) =
+                (saved[number], self.depth(number, is_known))
+            {
+                let place = &mut places[self.depths.set_of(number)];
+                if matches!(*place, Saved::At(at) if holds(depth, at)) {
+                    *place = Saved::Lost;
+                }
+            }
+        }
+        for number in 0..saved.len() {
+            if let (Saved::Unreached, Some(depth)) = (saved[number], self.depth(number, is_known))
+                && let Saved::At(at) = places[self.depths.set_of(number)]
+                && holds(depth, at)
+            {
+                saved[number] = Saved::At(at);
+            }
+        }
     }
 
     /// Where it is after an instruction, before which it is `before`.
@@ -402,9 +532,22 @@ impl<'c> Analysis<'c> {
     }
 }
 
+/// Whether a stack of such a depth has what lies at the CFA plus `at`.
+fn holds(depth: i64, at: i64) -> bool {
+    depth + WORD + at >= 0
+}
+
 /// Whether a function of a compiler calls with such a stack.
 fn is_depth_of_call(depth: i64) -> bool {
     depth % CALL_ALIGNMENT == WORD
+}
+
+/// The rule of code that has done nothing to its stack, where nothing else is known.
+fn entry_rule(rule: Rule) -> Rule {
+    match cfa_at_register(STACK_POINTER, WORD) {
+        Some(cfa) if rule == Rule::INEXPRESSIBLE => Rule::new(cfa, SAME),
+        _ => rule,
+    }
 }
 
 fn frame_pointer(saved: Saved) -> RuleAndOffset {

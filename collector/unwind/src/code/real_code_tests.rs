@@ -108,3 +108,27 @@ fn what_code_says_is_what_its_unwind_information_says() {
         }
     }
 }
+
+#[test]
+fn what_is_said_of_functions_that_keep_frame_pointers_is_so() {
+    for bytes in files() {
+        let file = UnwindFile::from_bytes(bytes.clone()).unwrap();
+        let mut comparison = Comparison::default();
+        for part in file.layout().code.clone() {
+            let code = &bytes[part.offset as usize..][..part.size as usize];
+            let instructions = decode(code, part.address);
+            let mut rows = BTreeMap::<u32, Vec<UnwindRow>>::new();
+            for (one, rule) in instructions.iter().zip(linked::all_rules(&instructions)) {
+                let Some(rule) = rule else { continue };
+                let offset = one.at - part.address + part.offset;
+                let page = (offset / PAGE_BYTES) as u32;
+                let rows =
+                    rows.entry(page).or_insert_with(|| file.pages(&[page]).unwrap().remove(0).1);
+                if let Some(row) = row_at(rows, (offset % PAGE_BYTES) as u16) {
+                    comparison.add(one.at, rule, row);
+                }
+            }
+        }
+        assert_eq!(comparison.different, [], "{} are the same", comparison.same);
+    }
+}

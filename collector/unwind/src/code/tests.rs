@@ -61,6 +61,60 @@ const fn jne(bytes: u8) -> [u8; 2] {
 }
 
 #[test]
+fn assembly_may_call_its_own_functions_with_any_stack() {
+    // Behind the function that it calls is one that calls something else.
+    const CALL_BACK: &[u8] = &[0xe8, 0xeb, 0xff, 0xff, 0xff];
+    const NOP_8: &[u8] = &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
+    const NOP_5: &[u8] = &[0x0f, 0x1f, 0x44, 0, 0];
+    let code = [XOR_EAX_EAX, RET, NOP_5, NOP_8, CALL_BACK, XOR_EAX_EAX, RET];
+    assert_eq!(words(&code, 4), Some(1));
+    assert_eq!(words(&code, 5), Some(1));
+    // Also where something leads to what follows the call.
+    let to_what_follows = jne(5);
+    let call_back: &[u8] = &[0xe8, 0xe9, 0xff, 0xff, 0xff];
+    let code: [&[u8]; 8] =
+        [XOR_EAX_EAX, RET, NOP_5, NOP_8, &to_what_follows, call_back, XOR_EAX_EAX, RET];
+    assert_eq!((4..8).filter_map(|number| words(&code, number)).collect::<Vec<_>>(), [1; 4]);
+    let code = [CALL_RAX, RET, NOP_5, NOP_8, CALL_BACK, XOR_EAX_EAX, RET];
+    assert_eq!(words(&code, 5), None);
+}
+
+#[test]
+fn a_function_that_has_done_nothing_yet_returns_to_the_word_at_its_stack_pointer() {
+    // Its calls have a stack that no compiler's calls have; before them that does not matter.
+    let call_own: &[u8] = &[0xe8, 0, 0, 0, 0];
+    let code: &[&[u8]] =
+        &[call_own, TEST_EAX_EAX, &jne(1), RET, SUB_RSP_32, CALL_RAX, XOR_EAX_EAX, HLT];
+    for number in 1..=4 {
+        assert_eq!(words(code, number), Some(1), "{number}");
+    }
+    assert_eq!(words(code, 5), None);
+    assert_eq!(words(code, 6), None);
+}
+
+#[test]
+fn what_only_a_table_leads_to_has_the_frame_pointer_where_the_rest_of_its_function_has() {
+    const JUMP_RAX: &[u8] = &[0xff, 0xe0];
+    const ADD_RSP_32: &[u8] = &[0x48, 0x83, 0xc4, 0x20];
+    let behind_the_case = jne(6);
+    let code: &[&[u8]] = &[
+        PUSH_RBP,
+        SUB_RSP_32,
+        XOR_EBP_EBP,
+        &behind_the_case,
+        JUMP_RAX,
+        CALL_RAX,
+        XOR_EAX_EAX,
+        ADD_RSP_32,
+        POP_RBP,
+        RET,
+    ];
+    let case = row(code, 5);
+    assert_eq!((case.cfa, case.cfa_offset), (cfa_rule::RSP, 6));
+    assert_eq!((case.frame_pointer, case.saved_offset), (frame_pointer_rule::AT_CFA, -2));
+}
+
+#[test]
 fn what_a_function_pushes_lies_between_rsp_and_the_cfa() {
     let code = [PUSH_RBX, PUSH_RBP, SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, POP_RBP, POP_RBX, RET];
     let found: Vec<_> = (0..code.len()).map(|number| words(&code, number)).collect();
