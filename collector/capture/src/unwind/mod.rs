@@ -280,7 +280,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             // As many as there may be: whoever tells more than that meanwhile is heard next time.
             first.into_iter().chain(reported.try_iter()).take(WANTED_MAX).for_each(|reported| {
                 if let MakerMessage::Wanted(wanted) = reported {
-                    self.tables.ask(&wanted);
+                    self.tables.expect(&wanted);
                     self.is_unfinished = true;
                 }
             });

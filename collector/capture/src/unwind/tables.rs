@@ -171,29 +171,44 @@ impl<W: Words> Tables<W> {
         true
     }
 
-    /// The pages that walks have asked for, by file and user.
+    /// The pages that walks have asked for, by file and user, then those that are expected to be. A
+    /// large program has thousands of the latter, and what walks miss would come long after them.
     pub(super) fn wanted(&self) -> Vec<WantedPages> {
-        let mut wanted = BTreeMap::<(FileId, u32), Vec<u32>>::new();
+        let mut wanted = BTreeMap::<(bool, FileId, u32), Vec<u32>>::new();
         for file in self.known.values() {
             for (page, index) in (0..).zip(file.pages.clone()) {
-                let PageState::Wanted { user } = self.state(index) else { continue };
+                let (is_expected, user) = match self.state(index) {
+                    PageState::Wanted { user } => (false, user),
+                    PageState::Expected { user } => (true, user),
+                    _ => continue,
+                };
                 match self.made.get(&index) {
                     // A walk that came by before the rows were there has marked it afterwards.
                     Some(made) => self.set(index, made.state),
-                    None => wanted.entry((file.id, user)).or_default().push(page),
+                    None => {
+                        wanted.entry((is_expected, file.id, user)).or_default().push(page);
+                    }
                 }
             }
         }
         let each = wanted.into_iter();
-        each.map(|((file, user), pages)| WantedPages { file, user, pages }).collect()
+        each.map(|((_, file, user), pages)| WantedPages { file, user, pages }).collect()
     }
 
     /// Asks for pages that nobody has asked for, as walks do.
     pub(super) fn ask(&self, wanted: &WantedPages) {
-        let WantedPages { file, user, ref pages } = *wanted;
-        for index in pages.iter().filter_map(|page| self.index(file, *page)) {
+        self.mark(wanted, PageState::Wanted { user: wanted.user });
+    }
+
+    /// Expects that walks will ask for pages that nobody has asked for.
+    pub(super) fn expect(&self, wanted: &WantedPages) {
+        self.mark(wanted, PageState::Expected { user: wanted.user });
+    }
+
+    fn mark(&self, WantedPages { file, pages, .. }: &WantedPages, state: PageState) {
+        for index in pages.iter().filter_map(|page| self.index(*file, *page)) {
             if self.state(index) == PageState::Nothing {
-                self.set(index, PageState::Wanted { user });
+                self.set(index, state);
             }
         }
     }

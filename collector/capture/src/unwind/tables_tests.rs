@@ -168,10 +168,14 @@ fn pages_can_be_asked_for_before_a_walk_comes_by() {
     assert!(tables.publish(libc, 7, &[row(0)], 1000));
     ask(&tables, libc, 8, 1001);
     // Those that are there, or asked for, or beyond the file's end, stay as they are.
-    tables.ask(&wants(libc, 1000, &[6, 7, 8, 20]));
+    tables.expect(&wants(libc, 1000, &[6, 7, 8, 20]));
     let gone = program;
     tables.remove(gone);
-    tables.ask(&wants(gone, 1000, &[0]));
+    tables.expect(&wants(gone, 1000, &[0]));
+    // What a walk has missed comes first, whatever lies before it.
+    let expected = [wants(libc, 1001, &[8]), wants(libc, 1000, &[6])];
+    assert_eq!(tables.wanted(), expected);
+    ask(&tables, libc, 6, 1000);
     let expected = [wants(libc, 1000, &[6]), wants(libc, 1001, &[8])];
     assert_eq!(tables.wanted(), expected);
     assert_eq!(found(&tables, libc, 7), Some(vec![0]));

@@ -48,6 +48,8 @@ pub(super) const WORDS_OF_PAGE: usize = 2;
 const WANTED: u64 = 1;
 const READY: u64 = 2;
 const REFUSED: u64 = 3;
+/// With the first of them: a walk that comes by asks all the same.
+const EXPECTED: u64 = 1 << 32;
 
 /// What a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(super) enum PageState {
     Nothing,
     /// A walk through a program of this user came by.
     Wanted { user: u32 },
+    /// No walk has come by, but one of this user's is expected to.
+    Expected { user: u32 },
     /// So many rows from `first` on. Two contents of the same places have different generations, of
     /// [`PAGE_GENERATIONS`].
     Ready { generation: u16, rows: u16, first: u32 },
@@ -71,6 +75,7 @@ impl PageState {
         match self {
             Self::Nothing => 0,
             Self::Wanted { user } => WANTED << 62 | u64::from(user),
+            Self::Expected { user } => WANTED << 62 | EXPECTED | u64::from(user),
             Self::Ready { generation, rows, first } => {
                 let generation = u64::from(generation % PAGE_GENERATIONS);
                 READY << 62 | generation << 47 | u64::from(rows) << 32 | u64::from(first)
@@ -82,6 +87,7 @@ impl PageState {
     pub(super) fn of_word(word: u64) -> Self {
         let low = word as u32;
         match word >> 62 {
+            WANTED if word & EXPECTED != 0 => Self::Expected { user: low },
             WANTED => Self::Wanted { user: low },
             READY => Self::Ready {
                 generation: (word >> 47) as u16 % PAGE_GENERATIONS,
@@ -155,6 +161,7 @@ mod tests {
             for state in [
                 PageState::Nothing,
                 PageState::Wanted { user },
+                PageState::Expected { user },
                 PageState::Ready { generation, rows, first },
                 PageState::Refused { user },
             ] {
