@@ -6,7 +6,7 @@
  * Go's runtime does its own work on the stack of its thread, and calls C there. Where
  * a goroutine goes on when that is over it keeps in the goroutine, to which the
  * thread's words lead (collector/unwind/src/go.rs finds where it does so). Source:
- * runtime/asm_amd64.s, and g, m and gobuf of runtime/runtime2.go, of Go 1.17 to 1.26.
+ * runtime/asm_amd64.s, and g, m and gobuf of runtime/runtime2.go, as of Go 1.19, whose code says where these lie.
  */
 #ifndef SYSCOLLECT_GO_STACK_H
 #define SYSCOLLECT_GO_STACK_H

@@ -4,7 +4,7 @@
 //! runtime's own work (`runtime.systemstack`), what makes a goroutine's stack larger
 //! (`runtime.morestack`), and C (`runtime.asmcgocall`). Each of these three leaves where it came
 //! from in a place that its code tells. The code is the same in every program, so that it is found
-//! without names, which may be stripped. Source: `runtime/asm_amd64.s` of Go 1.17 to 1.26.
+//! without names, which may be stripped. Source: `runtime/asm_amd64.s` of Go 1.19; a version whose code is another one is not recognised.
 
 use std::ops::Range;
 
