@@ -7,7 +7,7 @@ use std::io;
 pub enum CaptureError {
     /// The kernel refuses this process what the recording needs.
     #[error(
-        "the kernel does not permit {what} ({source}); run as root, or give the program CAP_BPF \
+        "{what}: the kernel does not permit it ({source}); run as root, or give the program CAP_BPF \
          and CAP_PERFMON: `syscollect doctor` tells what is missing"
     )]
     NotPermitted {
@@ -86,6 +86,14 @@ impl CaptureError {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::NotPermitted { what, source },
             _ => Self::System { what, source },
+        }
+    }
+
+    /// What the kernel said, where it did not permit it; else all of it.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::NotPermitted { source, .. } => source,
+            error => io::Error::other(error),
         }
     }
 

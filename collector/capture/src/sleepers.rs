@@ -29,6 +29,7 @@ use crate::bpf_object::KernelObject;
 use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
+use crate::error::CaptureError;
 use crate::fair_queue::ProcessUser;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
@@ -188,7 +189,10 @@ pub(crate) type SleepersMemory = Arc<Mutex<StacksInMemory>>;
 
 /// Tries whether the kernel takes the program that goes through all threads.
 pub(crate) fn try_sleeper_stacks() -> io::Result<()> {
-    TaskWalk::load().map(drop).map_err(io::Error::other)
+    load_program().map(drop).map_err(|error| match error.downcast::<CaptureError>() {
+        Ok(error) => error.into_io(),
+        Err(other) => io::Error::other(short_reason(other.as_ref())),
+    })
 }
 
 /// The stacks of threads that were asleep.

@@ -386,10 +386,7 @@ fn by_frame_pointers(why: &str) -> String {
 
 /// Tries whether the kernel takes the program without which none unwinds by tables.
 pub(crate) fn try_unwind_tables() -> io::Result<()> {
-    try_to_load().map_err(|error| match error {
-        CaptureError::NotPermitted { source, .. } => source,
-        error => io::Error::other(error),
-    })
+    try_to_load().map_err(CaptureError::into_io)
 }
 
 /// Loads everything as a recording does, with the smallest buffers.

@@ -66,6 +66,10 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
     format: Option<Format>,
 
+    /// Keep the capture beside it, as FILE.syscap: what `report`, `info` and other exports are of
+    #[arg(long)]
+    keep_capture: bool,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
@@ -128,11 +132,16 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
         Format::Syscap => target.clone(),
         format => target.beside_unchecked(format.raw_beside(target.name(), "syscap")),
     };
+    if args.keep_capture && !args.force && !raw.is_free() {
+        bail!("{} exists: add --force to replace it", raw.path().display());
+    }
     let abandon = signals::watch_writing()?;
+    // Whoever may not ask is told that, and not what of their files is in the way.
+    let recorder = FlightSocket::connect(&args.socket.socket)?;
     let draft = raw.draft()?;
     let last_ns = args.last.map(|last| last.as_nanos() as u64);
     let request = Request::Snapshot { last_ns, reason: args.reason };
-    let answer = ask(&args.socket.socket, &request, Some(draft.file()), LONGEST_SNAPSHOT)?;
+    let answer = recorder.ask(&request, Some(draft.file()), LONGEST_SNAPSHOT)?;
     let Answer::Snapshot { duration_ns, incomplete, unnamed } = answer else {
         bail!("the flight recorder did not answer as one: {answer:?}");
     };
@@ -150,6 +159,9 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
         }
         format => {
             let exported = export(&draft, &target, format, &abandon)?;
+            if args.keep_capture {
+                draft.publish(&raw)?;
+            }
             (exported.path, exported.bytes, exported.events, Some(exported.lost))
         }
     };
@@ -176,7 +188,7 @@ struct ExportedSnapshot {
     lost: Lost,
 }
 
-/// Exports the capture, which is dropped then.
+/// Exports the capture.
 fn export(
     capture: &DraftFile,
     target: &Target,
@@ -200,7 +212,7 @@ fn export(
 
 /// Tells how the recorder is.
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
-    match ask(&args.socket.socket, &Request::Status, None, LONGEST_ANSWER)? {
+    match FlightSocket::connect(&args.socket.socket)?.ask(&Request::Status, None, LONGEST_ANSWER)? {
         Answer::Status(status) if args.json => print_json(&serde_json::to_string(&status)?)?,
         Answer::Status(status) => print(&text(&status), Terminal::stdout().style())?,
         other => bail!("the flight recorder did not answer as one: {other:?}"),
@@ -210,7 +222,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
 
 /// Ends it.
 pub(crate) fn stop(args: &StopArgs) -> Result<ExitCode> {
-    match ask(&args.socket.socket, &Request::Stop, None, LONGEST_ANSWER)? {
+    match FlightSocket::connect(&args.socket.socket)?.ask(&Request::Stop, None, LONGEST_ANSWER)? {
         Answer::Stopping => Ok(ExitCode::SUCCESS),
         other => bail!("the flight recorder did not answer as one: {other:?}"),
     }
@@ -254,9 +266,9 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
     let line = |status: &TriggerStatus| {
         let TriggerStatus { text, events, fired, paused, limited, note, .. } = status;
         let mut line = format!(
-            "trigger {}: happened {} times, fired {}",
+            "trigger {}: happened {}, fired {}",
             printable(text),
-            grouped(*events),
+            times(*events),
             grouped(*fired)
         );
         for (count, what) in [(paused, "within its pause"), (limited, "beyond its limit")] {
@@ -283,32 +295,54 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
     lines
 }
 
-/// Sends a request and waits for its answer.
-fn ask(path: &Path, request: &Request, file: Option<&File>, longest: Duration) -> Result<Answer> {
-    let socket = UnixDatagram::unbound().context("cannot make a socket")?;
-    socket.connect(path).map_err(|error| unreachable(&error, path))?;
-    let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
-    ours.set_read_timeout(Some(longest)).context("cannot make a socket")?;
-    let message = serde_json::to_vec(request)?;
-    let descriptors: Vec<_> =
-        std::iter::once(theirs.as_fd()).chain(file.map(AsFd::as_fd)).collect();
-    send_descriptors(&socket, &message, &descriptors)
-        .with_context(|| format!("cannot ask the flight recorder at {}", path.display()))?;
-    drop(theirs);
-    let mut answer = Vec::new();
-    match ours.take(MOST_ANSWER).read_to_end(&mut answer) {
-        Ok(0) => bail!("the flight recorder ended before it answered"),
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            bail!("the flight recorder did not answer within {} seconds", longest.as_secs())
-        }
-        Err(error) => return Err(error).context("cannot read the flight recorder's answer"),
+/// `once`, `12 times`.
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{} times", grouped(count)),
     }
-    let answer = serde_json::from_slice(&answer)
-        .context("the flight recorder's answer cannot be read: is it of another version?")?;
-    match answer {
-        Answer::Refused { why } => bail!("the flight recorder refuses: {}", printable(&why)),
-        answer => Ok(answer),
+}
+
+/// A socket that leads to the flight recorder.
+struct FlightSocket<'a> {
+    socket: UnixDatagram,
+    path: &'a Path,
+}
+
+impl<'a> FlightSocket<'a> {
+    /// Finds it.
+    fn connect(path: &'a Path) -> Result<Self> {
+        let socket = UnixDatagram::unbound().context("cannot make a socket")?;
+        socket.connect(path).map_err(|error| unreachable(&error, path))?;
+        Ok(Self { socket, path })
+    }
+
+    /// Sends a request and waits for its answer.
+    fn ask(&self, request: &Request, file: Option<&File>, longest: Duration) -> Result<Answer> {
+        let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+        ours.set_read_timeout(Some(longest)).context("cannot make a socket")?;
+        let message = serde_json::to_vec(request)?;
+        let descriptors: Vec<_> =
+            std::iter::once(theirs.as_fd()).chain(file.map(AsFd::as_fd)).collect();
+        send_descriptors(&self.socket, &message, &descriptors).with_context(|| {
+            format!("cannot ask the flight recorder at {}", self.path.display())
+        })?;
+        drop(theirs);
+        let mut answer = Vec::new();
+        match ours.take(MOST_ANSWER).read_to_end(&mut answer) {
+            Ok(0) => bail!("the flight recorder ended before it answered"),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                bail!("the flight recorder did not answer within {} seconds", longest.as_secs())
+            }
+            Err(error) => return Err(error).context("cannot read the flight recorder's answer"),
+        }
+        let answer = serde_json::from_slice(&answer)
+            .context("the flight recorder's answer cannot be read: is it of another version?")?;
+        match answer {
+            Answer::Refused { why } => bail!("the flight recorder refuses: {}", printable(&why)),
+            answer => Ok(answer),
+        }
     }
 }
 
