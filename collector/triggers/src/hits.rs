@@ -326,7 +326,7 @@ fn argument_of<'a>(
 /// The arguments that there are, in words.
 fn names_of(arguments: &[ProbeArgument]) -> String {
     match arguments {
-        [] => "and no other that is known: a function has those that its debug information names"
+        [] => "nor any other: of functions none are recorded, of USDT probes those that they tell"
             .into(),
         _ => {
             let names: Vec<&str> = arguments.iter().map(|it| it.name.as_str()).collect();

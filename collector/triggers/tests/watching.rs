@@ -576,8 +576,8 @@ fn why_a_trigger_does_not_fire_is_in_its_status() {
     };
     let expected = [
         "it cannot: alloc has no argument length, but size",
-        "it cannot: free has no argument size, and no other that is known: a function has those \
-         that its debug information names",
+        "it cannot: free has no argument size, nor any other: of functions none are recorded, of \
+         USDT probes those that they tell",
         "",
         "0 of 100 that it takes to know what is usual",
         "nothing is called so yet",

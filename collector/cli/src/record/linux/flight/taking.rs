@@ -213,6 +213,7 @@ impl Snapshots {
             // Who is answered may ask for the next one at once.
             written.give_place_back();
             outcome.tell();
+            return_free_memory();
         });
         if let Err(error) = thread {
             eprint_line!("syscollect: no snapshot: cannot start a thread: {error}");
@@ -320,6 +321,17 @@ fn whole(reader: &CaptureReader, bytes: u64) -> Result<()> {
         bail!("somebody else changed the file while the snapshot was written");
     }
     Ok(())
+}
+
+/// Gives back to the system what naming has freed: the allocator would keep it for the next snapshot,
+/// which may be days away.
+fn return_free_memory() {
+    // SAFETY: it takes no pointers, and whoever allocates meanwhile waits for it, a part of the memory
+    // at a time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// What was brought, if it is a regular file. To ask takes as long as its file system wants, as
