@@ -89,7 +89,7 @@ fn run(context: &Context, filling: Duration) -> Result<String> {
 }
 
 /// How much of a snapshot is events, of what a buffer holds.
-fn share_of_events(reader: &CaptureReader) -> f64 {
+pub(super) fn share_of_events(reader: &CaptureReader) -> f64 {
     let mut bytes = BTreeMap::<bool, u64>::new();
     for kind in LaneKind::ALL {
         if kind == LaneKind::Definition {
@@ -106,13 +106,13 @@ fn share_of_events(reader: &CaptureReader) -> f64 {
 
 /// Switches, and those of them to threads of which the name is known.
 #[derive(Debug, Default)]
-struct NamedSwitches {
-    all: u64,
-    named: u64,
+pub(super) struct NamedSwitches {
+    pub(super) all: u64,
+    pub(super) named: u64,
 }
 
 impl NamedSwitches {
-    fn read(capture: &std::path::Path) -> Result<Self> {
+    pub(super) fn read(capture: &std::path::Path) -> Result<Self> {
         let mut read = Self::default();
         Session::open(CaptureReader::open(capture)?)?.play(&mut read)?;
         Ok(read)

@@ -18,7 +18,9 @@ pub(crate) mod failures;
 pub(crate) mod files;
 mod flight;
 mod flight_bad_days;
+mod flight_executions;
 mod flight_storm;
+mod flight_zones;
 mod full_rate;
 mod gpu;
 mod gpu_formats;
@@ -131,6 +133,8 @@ const TESTS: &[Test] = &[
     test!("flight-bad-days", flight_bad_days::bad_days),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
+    test!("flight-executions" named, flight_executions::executions),
+    test!("flight-zones", flight_zones::open_zones),
     test!("triggers", triggers::triggers, needs "user_probes"),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),

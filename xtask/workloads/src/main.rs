@@ -13,6 +13,7 @@ mod bracket;
 mod callers;
 mod database;
 mod descriptors;
+mod executions;
 mod fake_jvm;
 mod fences;
 mod frames;
@@ -56,6 +57,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER \
                      | map-served FOLDER | map-often FILE TIMES | \
+                     executions RATE MAPPINGS SECONDS | mapped-code MAPPINGS | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      numbered FILE SECONDS | \
@@ -108,6 +110,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         }
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
         ["map-served", folder] => hostile_mount::map(folder)?,
+        ["executions", rate, mappings, seconds] => {
+            executions::run(number(rate)?, number(mappings)?, number(seconds)?)?;
+        }
+        ["mapped-code", mappings] => executions::map_code(number(mappings)?)?,
         ["map-often", file, times] => hostile_mount::map_often(file, number(times)?)?,
         ["map-by-many", file, processes] => {
             hostile_mappings::map_by_many(file, number(processes)?)?;

@@ -1,0 +1,72 @@
+//! A flight recorder beside programs that begin, map much and end: most of what it holds is events,
+//! all of them named, and its memory stays what it was.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use syscollect_store::CaptureReader;
+
+use super::attacked::MIB;
+use super::context::{Context, NOBODY, finish, number, text};
+use super::flight::Flight;
+use super::flight_storm::{NamedSwitches, share_of_events};
+use super::hostile_tasks::Programs;
+
+const BUFFER: &str = "64M";
+/// Programs a second, and mappings of each.
+const RATE: &str = "300";
+const MAPPINGS: &str = "1000";
+/// Ten minutes, of which the first is not yet as all others are.
+const FIRST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_secs(540);
+/// Of what is held.
+const LEAST_EVENTS: f64 = 0.85;
+/// Of switches, to threads that have a name.
+const LEAST_NAMED: f64 = 0.999;
+/// How much more memory it may have at the end than after the first minute.
+const MOST_GROWTH: f64 = 1.1;
+
+/// Ten minutes of it.
+pub(crate) fn executions(context: &Context) -> Result<String> {
+    let (socket, folder) = (context.path("executions-socket"), context.path("flight-executions"));
+    fs::create_dir(&folder)?;
+    let flight = Flight::start_with(context, &socket, &folder, &["--buffer", BUFFER])?;
+    let seconds = (FIRST + REST).as_secs() + 60;
+    let mut storm = Programs(Vec::new());
+    storm.start(context, &["executions", RATE, MAPPINGS, &seconds.to_string()], NOBODY)?;
+    std::thread::sleep(FIRST);
+    let before = memory_of(flight.recorder_id())?;
+    std::thread::sleep(REST);
+    let (after, status) = (memory_of(flight.recorder_id())?, flight.status()?);
+    let capture = context.path("flight-executions.syscap");
+    let taken = finish(&mut flight.ask(&["snapshot", "-o", text(&capture)?]))?;
+    ensure!(taken.status.success(), "no snapshot: {}", taken.stderr);
+    drop(storm);
+    flight.stop()?;
+
+    let named = NamedSwitches::read(&capture)?;
+    let named_share = named.named as f64 / named.all.max(1) as f64;
+    let events = share_of_events(&CaptureReader::open(&capture)?);
+    let words = format!(
+        "events of the last {:.1?} are {:.1} % of what is held, {:.2} % of {} switches are to \
+         threads with names, {} MiB of memory ({} after a minute)",
+        Duration::from_nanos(number(&status, "reach_ns")?),
+        events * 100.0,
+        named_share * 100.0,
+        named.all,
+        after / MIB,
+        before / MIB,
+    );
+    ensure!(events >= LEAST_EVENTS && named_share >= LEAST_NAMED, "{words}");
+    ensure!(after as f64 <= before as f64 * MOST_GROWTH, "{words}");
+    Ok(words)
+}
+
+/// Bytes of memory that a process has now.
+fn memory_of(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.unwrap_or_default() * 1024)
+}
