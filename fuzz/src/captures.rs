@@ -28,6 +28,7 @@ pub fn preamble() -> Vec<u8> {
         pid: client,
         clock: ProgramTicks::Tsc,
         since: Ticks(FIRST),
+        user: Some(1000 + client / 2),
     });
     let processes = (0..CLIENTS).map(|pid| KnownProcess {
         pid,
