@@ -17,14 +17,14 @@ const BUFFER: &str = "64M";
 /// Programs a second, and mappings of each.
 const RATE: &str = "300";
 const MAPPINGS: &str = "1000";
-/// Ten minutes, of which the first is not yet as all others are.
-const FIRST: Duration = Duration::from_secs(60);
-const REST: Duration = Duration::from_secs(540);
+/// Ten minutes, of which the first four are not yet as all others are: the buffer reaches back two.
+const FIRST: Duration = Duration::from_secs(240);
+const REST: Duration = Duration::from_secs(360);
 /// Of what is held.
 const LEAST_EVENTS: f64 = 0.85;
 /// Of switches, to threads that have a name.
 const LEAST_NAMED: f64 = 0.999;
-/// How much more memory it may have at the end than after the first minute.
+/// How much more memory it may have at the end than after the first minutes.
 const MOST_GROWTH: f64 = 1.1;
 
 /// Ten minutes of it.
@@ -50,7 +50,7 @@ pub(crate) fn executions(context: &Context) -> Result<String> {
     let events = share_of_events(&CaptureReader::open(&capture)?);
     let words = format!(
         "events of the last {:.1?} are {:.1} % of what is held, {:.2} % of {} switches are to \
-         threads with names, {} MiB of memory ({} after a minute)",
+         threads with names, {} MiB of memory ({} after the first minutes)",
         Duration::from_nanos(number(&status, "reach_ns")?),
         events * 100.0,
         named_share * 100.0,
