@@ -1,4 +1,4 @@
-//! Shares of the buffer: who wrote what it holds.
+//! Shares of what is bounded, the buffer first of all: who has how much of it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,22 +18,22 @@ pub struct Producer {
 pub struct ProducerShares {
     of_users: BTreeMap<u32, usize>,
     of_programs: BTreeMap<Producer, usize>,
-    pub(crate) of_all: usize,
+    of_all: usize,
 }
 
 impl ProducerShares {
     /// This producer has so much more.
-    pub fn add(&mut self, producer: Producer, bytes: usize) {
-        *self.of_users.entry(producer.user).or_default() += bytes;
-        *self.of_programs.entry(producer).or_default() += bytes;
-        self.of_all += bytes;
+    pub fn add(&mut self, producer: Producer, amount: usize) {
+        *self.of_users.entry(producer.user).or_default() += amount;
+        *self.of_programs.entry(producer).or_default() += amount;
+        self.of_all += amount;
     }
 
     /// It has so much less.
-    pub fn remove(&mut self, producer: Producer, bytes: usize) {
-        take_from(self.of_users.entry(producer.user), bytes);
-        take_from(self.of_programs.entry(producer), bytes);
-        self.of_all = self.of_all.saturating_sub(bytes);
+    pub fn remove(&mut self, producer: Producer, amount: usize) {
+        take_from(self.of_users.entry(producer.user), amount);
+        take_from(self.of_programs.entry(producer), amount);
+        self.of_all = self.of_all.saturating_sub(amount);
     }
 
     /// Of all together.

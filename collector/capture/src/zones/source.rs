@@ -146,14 +146,13 @@ impl Source for ZoneSource {
             self.follower.found(found, now, out.chunk);
         }
         if self.restatements.are_due() {
-            self.file_began();
+            self.follower.request_restatements();
         }
         self.follower.drain(flush, out.of_programs)
     }
 
-    /// Threads state again what they have open.
     fn file_began(&mut self) {
-        self.follower.clients.values().for_each(Client::request_restatement);
+        self.follower.request_restatements();
     }
 
     /// What was announced until now is still taken over.
@@ -202,6 +201,11 @@ impl Follower {
             refusals: Refusals::default(),
             new_notes: Vec::new(),
         }
+    }
+
+    /// Threads state again what they have open.
+    fn request_restatements(&self) {
+        self.clients.values().for_each(Client::request_restatement);
     }
 
     /// Takes in what the watcher found.

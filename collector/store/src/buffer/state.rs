@@ -95,7 +95,7 @@ impl BufferState {
     /// What makes room for an event when overwriting.
     fn pop_for_event(&mut self, limit: usize) -> Option<HeldEvent> {
         let shares = self.events.shares();
-        let most = shares.largest().filter(|_| shares.of_all > limit / 2);
+        let most = shares.largest().filter(|_| shares.of_all() > limit / 2);
         most.and_then(|most| self.events.pop_oldest_of(most)).or_else(|| self.events.pop_oldest())
     }
 
