@@ -12,7 +12,7 @@ use syscollect_model::{Lane, LaneKind, NextFile, Ticks};
 use syscollect_store::{BufferMode, Chunk, Definition, LaneEnd, Producer, TraceBuffer};
 
 use crate::fair_queue::payer_of;
-use crate::fold::TaskFold;
+use crate::fold::StateFold;
 use crate::tee::Tee;
 
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
@@ -153,7 +153,7 @@ impl ChunkSink {
 
     fn empty_buffer(&self) -> TraceBuffer {
         let buffer = TraceBuffer::new(self.limit, self.mode).spanning(self.span);
-        buffer.retaining(self.retains).folding(Box::new(TaskFold::new(payer_of))).asking(payer_of)
+        buffer.retaining(self.retains).folding(Box::new(StateFold::new(payer_of))).asking(payer_of)
     }
 
     /// Whether newer events take the place of older ones.

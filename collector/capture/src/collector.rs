@@ -181,6 +181,10 @@ impl ProgramChunks for ProgramSink<'_> {
         self.0.sink.push_of(producer, chunk);
     }
 
+    fn ended(&mut self, program: u32) {
+        self.0.sink.buffer().program_ended(program);
+    }
+
     fn has_room_for(&self, producer: Producer) -> bool {
         self.0.sink.buffer().has_room_for(producer)
     }

@@ -1,12 +1,16 @@
-//! What lifetimes of tasks come to, when events are overwritten: of all that
-//! happened before the oldest event only who was alive then, under which name
-//! and with which mappings. So a loop of renames or of short processes takes
+//! What is kept of what is overwritten: the state that it led to.
+//!
+//! Of lifetimes of tasks, of all that happened before the oldest event, that is who was alive then,
+//! under which name and with which mappings. So a loop of renames or of short processes takes
 //! the room of its last ones, and the names of all others stay.
 //!
 //! Where even that has no room, each user and each process has a share of it.
 
 mod lives;
 mod shares;
+mod zones;
+
+pub(crate) use zones::ZoneFold;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -16,7 +20,7 @@ use rustc_hash::FxHashMap;
 use shares::{Claim, ClaimRank, LifetimeShares};
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{Chunk, Definition, Fold, KnownProcess, UserOf};
+use syscollect_store::{Chunk, ChunkHeader, Definition, Fold, FoldBounds, KnownProcess, UserOf};
 
 use crate::perf::mappings::{Change, Changed, changes};
 
@@ -32,6 +36,31 @@ const CHUNK_BYTES: usize = 256 << 10;
 const NOTE_BYTES: usize = 160;
 const NOTED_THREAD_BYTES: usize = 64;
 
+/// Folds all that a recording folds.
+#[derive(Debug)]
+pub(crate) struct StateFold {
+    tasks: TaskFold,
+    zones: ZoneFold,
+}
+
+impl StateFold {
+    /// One that asks whose the processes and threads are which have much.
+    pub(crate) fn new(user_of: UserOf) -> Self {
+        Self { tasks: TaskFold::new(user_of), zones: ZoneFold::new(user_of) }
+    }
+}
+
+impl Fold for StateFold {
+    fn fold(&mut self, chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        match chunks.first() {
+            Some(chunk) if chunk.header.lane.kind == LaneKind::Zone => {
+                self.zones.fold(chunks, bounds)
+            }
+            _ => self.tasks.fold(chunks, bounds),
+        }
+    }
+}
+
 /// Folds lanes of tasks and of mappings, and what was noted of programs.
 #[derive(Debug)]
 pub(crate) struct TaskFold {
@@ -46,7 +75,8 @@ impl TaskFold {
 }
 
 impl Fold for TaskFold {
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, room: usize) -> Vec<Chunk> {
+    fn fold(&mut self, chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        let (oldest, room) = (bounds.oldest, bounds.room);
         let before = oldest.0.saturating_sub(MARGIN_TICKS);
         let tasks = Tasks::read(&chunks, before);
         let mappings = Mappings::read(&chunks, before);
@@ -454,27 +484,22 @@ impl Folded {
                 // Where the lane stands behind it is where it stood behind the chunk.
                 last.header.sequence = header.sequence;
                 last.header.records_before =
-                    end_of(chunk).saturating_sub(u64::from(last.header.records));
+                    end_of(&chunk.header).saturating_sub(u64::from(last.header.records));
                 last.header.last = header.last;
             }
             _ => {
-                header.records_before = end_of(chunk).saturating_sub(u64::from(header.records));
+                header.records_before =
+                    end_of(&chunk.header).saturating_sub(u64::from(header.records));
                 lane.push(Chunk { header, data });
             }
         }
     }
 
-    /// The chunks. Those before a lane's last are numbered so that nothing is missing between them:
-    /// what was left out counts as missing before the first.
+    /// The chunks.
     fn finish(mut self) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for mut lane in mem::take(&mut self.lanes).into_values() {
-            for index in (1..lane.len()).rev() {
-                let [before, after] = &mut lane[index - 1..=index] else { continue };
-                before.header.sequence = after.header.sequence.saturating_sub(1);
-                let records = u64::from(before.header.records);
-                before.header.records_before = after.header.records_before.saturating_sub(records);
-            }
+            number_backwards(&mut lane);
             lane.retain(|chunk| !chunk.data.is_empty());
             lane.iter_mut().for_each(|chunk| chunk.data.shrink_to_fit());
             chunks.append(&mut lane);
@@ -484,9 +509,20 @@ impl Folded {
     }
 }
 
+/// Numbers chunks of a lane before its last one so that nothing is missing between them: what was
+/// left out counts as missing before the first.
+fn number_backwards(lane: &mut [Chunk]) {
+    for index in (1..lane.len()).rev() {
+        let [before, after] = &mut lane[index - 1..=index] else { continue };
+        before.header.sequence = after.header.sequence.saturating_sub(1);
+        let records = u64::from(before.header.records);
+        before.header.records_before = after.header.records_before.saturating_sub(records);
+    }
+}
+
 /// Records of the lane up to the chunk's end.
-fn end_of(chunk: &Chunk) -> u64 {
-    chunk.header.records_before.saturating_add(u64::from(chunk.header.records))
+fn end_of(header: &ChunkHeader) -> u64 {
+    header.records_before.saturating_add(u64::from(header.records))
 }
 
 #[cfg(test)]

@@ -11,6 +11,10 @@ const RENAME: RecordKind = RecordKind::Rename;
 /// Where the oldest event is; what is to be folded is well before.
 const OLDEST: u64 = 10 << 32;
 
+fn bounds(room: usize) -> FoldBounds {
+    FoldBounds { oldest: Ticks(OLDEST), room, ended: BTreeSet::new() }
+}
+
 /// A record of a process's first thread; its start is its number.
 fn record(ticks: u64, kind: RecordKind, pid: u32, parent: u32) -> TaskRecord {
     TaskRecord {
@@ -80,7 +84,7 @@ fn mappings(records: &[Vec<u8>]) -> Chunk {
 }
 
 fn fold(chunks: Vec<Chunk>) -> Vec<Chunk> {
-    TaskFold::new(|_| None).fold(chunks, Ticks(OLDEST), usize::MAX)
+    TaskFold::new(|_| None).fold(chunks, &bounds(usize::MAX))
 }
 
 /// Ticks, kinds and threads of what is left.
@@ -262,7 +266,7 @@ fn of_two_users(pid: u32) -> Option<u32> {
 
 /// What is left where there is room for so many bytes, and that it is no more.
 fn fold_into(room: usize, chunks: Vec<Chunk>) -> Vec<Chunk> {
-    let folded = TaskFold::new(of_two_users).fold(chunks, Ticks(OLDEST), room);
+    let folded = TaskFold::new(of_two_users).fold(chunks, &bounds(room));
     let bytes: usize = folded.iter().map(|chunk| chunk.data.len()).sum();
     assert!(bytes <= room && bytes > room / 2, "{bytes} bytes of {room}");
     folded

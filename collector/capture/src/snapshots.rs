@@ -21,7 +21,7 @@ use crate::collector::Shared;
 use crate::error::CaptureError;
 use crate::fair_queue::payer_of;
 use crate::files::buffer_loss;
-use crate::fold::TaskFold;
+use crate::fold::StateFold;
 use crate::metadata::MetadataSnapshot;
 use crate::priority::RaisedSession;
 use crate::recorded::Recorded;
@@ -188,7 +188,7 @@ fn write(
     let mut writer = CaptureWriter::create(file)?;
     // First, so that a file that is cut off says what it is.
     writer.define(&Definition::Session(Box::new(session.clone())))?;
-    let lacks = buffer.write_to(&mut writer, &mut TaskFold::new(payer_of))?;
+    let lacks = buffer.write_to(&mut writer, &mut StateFold::new(payer_of))?;
     losses.extend(lacks.into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
     processes.iter().try_for_each(|processes| writer.define(processes))?;
     writer.define(&Definition::Session(Box::new(session)))?;

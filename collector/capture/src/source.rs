@@ -75,6 +75,9 @@ pub(crate) trait ProgramChunks {
     /// Takes a chunk that this program wrote.
     fn push(&mut self, producer: Producer, chunk: Chunk);
 
+    /// The program of that number has ended, and all that it wrote was pushed.
+    fn ended(&mut self, program: u32);
+
     /// Whether the program's share has room for what it wrote meanwhile.
     fn has_room_for(&self, producer: Producer) -> bool;
 
@@ -88,6 +91,8 @@ impl ProgramChunks for Vec<Chunk> {
     fn push(&mut self, _: Producer, chunk: Chunk) {
         Self::push(self, chunk);
     }
+
+    fn ended(&mut self, _: u32) {}
 
     fn has_room_for(&self, _: Producer) -> bool {
         true

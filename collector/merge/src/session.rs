@@ -140,7 +140,11 @@ impl Session {
         decide_nesting(opening.reader, &mut probes);
         let mut tracepoints = TracepointTable::default();
         tracepoints.add(&definitions.tracepoints, &mut tables);
+        let held = oldest_held(&reader, &definitions.losses, &clock);
         let mut programs = opening.programs(&definitions, &clock, &mut tables);
+        if held.is_some() {
+            programs.programs.accept_older();
+        }
         programs.lifetimes = lifetimes_of(&history, &tables);
         opening.prescan(&mut programs, &clock, &mut stacks, &tables);
         programs.prescan.finish(&mut history, &mut tables);
@@ -156,7 +160,6 @@ impl Session {
         let file_damage = file_damage(&reader, definitions.summary.is_some());
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(file_damage));
         resolver.add_names(definitions.symbols);
-        let held = oldest_held(&reader, &definitions.losses, &clock);
         held.into_iter().for_each(|held| history.begin_at(held, machine, &mut tables));
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
         tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);

@@ -193,6 +193,9 @@ pub struct LaneTraits {
     pub next_file: NextFile,
     /// Its records tell what is mapped where: without one of them something may be missing.
     pub tells_mappings: bool,
+    /// Its records begin what goes on for long, or say what holds from then on: of those that were
+    /// overwritten the state is kept that they led to.
+    pub leaves_state: bool,
 }
 
 /// What the records of a lane are. Numbers are part of the file format.
@@ -245,6 +248,7 @@ const EVENTS: LaneTraits = LaneTraits {
     clock: LaneClock::Recorder,
     next_file: NextFile::Continues,
     tells_mappings: false,
+    leaves_state: false,
 };
 
 /// What others refer to, of one CPU.
@@ -313,9 +317,13 @@ impl LaneKind {
                 tells_mappings: true,
                 ..DEFINITIONS
             },
-            Self::Zone => {
-                LaneTraits { name: "zones", index: Thread, clock: LaneClock::Program, ..EVENTS }
-            }
+            Self::Zone => LaneTraits {
+                name: "zones",
+                index: Thread,
+                clock: LaneClock::Program,
+                leaves_state: true,
+                ..EVENTS
+            },
             Self::ZoneLog => LaneTraits {
                 name: "zone definitions",
                 index: Machine,

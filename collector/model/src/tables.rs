@@ -75,6 +75,11 @@ impl Strings {
         StringId(self.0.intern(text))
     }
 
+    /// The id of `text`, if there is one.
+    pub fn find(&self, text: &str) -> Option<StringId> {
+        self.0.find(text).map(StringId)
+    }
+
     /// The text of an id.
     pub fn get(&self, id: StringId) -> &str {
         self.0.get(id.0)

@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod any_exporter;
+mod before;
 mod code_addresses;
 mod engine;
 mod event_tally;

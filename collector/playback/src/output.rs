@@ -2,24 +2,20 @@
 //! time before it.
 
 use crate::any_exporter::{AnyExporter, Stopped};
+use crate::before::BeforeRange;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use syscollect_model::{Event, Nesting, OnCpu, Slice, StringId, Tables, ThreadId, Time, TrackId};
-
-/// Slices inside each other that are remembered from before the range.
-const MAX_DEPTH: usize = 1 << 16;
+use syscollect_model::{Event, OnCpu, Tables, Time, TrackId};
 
 /// An exporter that is given a range of time.
 ///
 /// Slices that are open when the range begins begin at its start, and those
-/// that are open when it ends end there.
+/// that are open when it ends end there. What counters said last before it, and
+/// who has which lock, is told at its start, too.
 pub struct Output<'a> {
     exporter: &'a mut AnyExporter<'a>,
     range: Range<Time>,
-    /// Names that threads got before the range.
-    names: BTreeMap<ThreadId, StringId>,
-    /// Slices that were open before the range, the outermost first.
-    before: BTreeMap<TrackId, Nesting<Slice, MAX_DEPTH>>,
+    before: Box<BeforeRange>,
     /// Slices that the exporter was told of and that are open, by track; only
     /// counted where the range ends before the recording does.
     open: BTreeMap<TrackId, u32>,
@@ -33,15 +29,12 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// To this exporter, what happens in this range.
     pub fn new(exporter: &'a mut AnyExporter<'a>, range: Range<Time>) -> Self {
-        let (names, before, open) = Default::default();
-        let on_cpu = OnCpu::default();
         Self {
             exporter,
             range,
-            names,
-            before,
-            open,
-            on_cpu,
+            before: Box::default(),
+            open: BTreeMap::new(),
+            on_cpu: OnCpu::default(),
             unreported_gaps: 0,
             waiting: false,
             past: false,
@@ -102,7 +95,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Of what comes before the range names and open slices last; what else does, the exporter
+    /// Of what comes before the range names and what is open last; what else does, the exporter
     /// knows.
     #[cold]
     fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
@@ -110,48 +103,18 @@ impl<'a> Output<'a> {
             return self.leave(tables);
         }
         self.exporter.before(now, event, tables)?;
-        match event {
-            Event::ThreadName(thread, name) => {
-                self.names.insert(*thread, *name);
-            }
-            Event::SliceBegin(track, slice) => {
-                let open = self.before.entry(*track).or_default();
-                if open.begin() {
-                    open.push(slice.clone());
-                }
-            }
-            Event::SliceUpdate(track, more) => {
-                if let Some(slice) = self.before.get_mut(track).and_then(Nesting::innermost) {
-                    slice.apply(more);
-                }
-            }
-            Event::SliceEnd(track) => {
-                let open = self.before.entry(*track).or_default();
-                open.end();
-                if open.is_empty() {
-                    self.before.remove(track);
-                }
-            }
-            _ => return Ok(()),
-        }
-        self.waiting = true;
+        self.waiting |= self.before.note(now, event);
         Ok(())
     }
 
-    /// Tells what was before the range. Without slices the names come with the first event.
+    /// Tells what was before the range. Where nothing is open the names come with the first event.
     #[cold]
     fn enter(&mut self, now: Time, tables: &Tables) -> Result<(), Stopped> {
         self.waiting = false;
-        let time = if self.before.is_empty() { now } else { self.range.start };
-        for (thread, name) in std::mem::take(&mut self.names) {
-            self.exporter.event(time, &Event::ThreadName(thread, name), tables)?;
-        }
-        for (track, slices) in std::mem::take(&mut self.before) {
-            for slice in slices.into_open() {
-                let event = Event::SliceBegin(track, slice);
-                self.count(&event);
-                self.exporter.event(time, &event, tables)?;
-            }
+        let time = if self.before.has_state() { self.range.start } else { now };
+        for event in std::mem::take(&mut *self.before).into_events(self.range.start, tables) {
+            self.count(&event);
+            self.exporter.event(time, &event, tables)?;
         }
         Ok(())
     }
@@ -161,7 +124,7 @@ impl<'a> Output<'a> {
         if std::mem::replace(&mut self.past, true) || self.range.is_empty() {
             return Ok(());
         }
-        if !self.before.is_empty() {
+        if self.before.has_state() {
             self.enter(self.range.start, tables)?;
         }
         for (track, count) in std::mem::take(&mut self.open) {

@@ -2,17 +2,18 @@
 
 mod definitions;
 mod event;
+mod overwritten;
 mod snapshot;
 mod state;
 
 pub use snapshot::BufferSnapshot;
 
-use crate::codec::Encoder;
+use crate::codec::{Encoder, ReadBuffer};
 use crate::shares::Producer;
 use crate::{Chunk, ChunkHeader, EncodedChunk, LaneEnd};
-use event::HeldEvent;
+use event::{EventContent, HeldEvent};
 use state::{BufferState, Losses};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, Retention, Ticks};
@@ -34,6 +35,16 @@ const MOST_RETAINED: usize = 64 << 20;
 /// The part of the room of lifetimes that what was folded may have: one byte in so many. The rest is
 /// for what comes while that is folded.
 const PART_OF_FOLDED: usize = 2;
+
+/// Bytes that may be left of what overwritten events left open, and that such events may take until
+/// they are folded, beyond the buffer's size: a sixteenth and an eighth of it, within these.
+const LEAST_STATE: usize = 1 << 20;
+const MOST_STATE: usize = 16 << 20;
+const LEAST_UNFOLDED: usize = 4 << 20;
+const MOST_UNFOLDED: usize = 64 << 20;
+
+/// They are folded when one byte in so many of what may wait is there.
+const PART_OF_UNFOLDED: usize = 8;
 
 /// What the buffer gave up may stay in memory for snapshots that are being written: one byte in so
 /// many of its size, for all together.
@@ -58,15 +69,27 @@ pub enum BufferMode {
     Overwrite,
 }
 
-/// Makes less of the definitions that a recording holds that overwrites: of
-/// what happened before the oldest event only the state is needed that it left.
+/// Makes less of what a recording holds that overwrites: of what happened before the oldest event
+/// only the state is needed that it left.
 ///
 /// Runs on the writer's thread, while others push.
 pub trait Fold: Send {
-    /// Of `chunks`, in the order in which they came, what events from `oldest`
-    /// on can need, in about `room` bytes at most. Chunks of a lane are numbered
-    /// so that nothing is missing behind them that was not missing before.
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, room: usize) -> Vec<Chunk>;
+    /// Of `chunks`, in the order in which they came, what later events can need. They are all
+    /// definitions, or all events that were overwritten and [leave a
+    /// state](syscollect_model::LaneTraits::leaves_state). Chunks of a lane are numbered so that
+    /// nothing is missing behind them that was not missing before.
+    fn fold(&mut self, chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk>;
+}
+
+/// What folding has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldBounds {
+    /// Ticks before which no event is held.
+    pub oldest: Ticks,
+    /// Bytes that what is left may take, about.
+    pub room: usize,
+    /// Instrumented programs that ended before these ticks: nothing of them is open any more.
+    pub ended: BTreeSet<u32>,
 }
 
 /// Who runs a process; `None` where it has ended, or nobody knows.
@@ -106,6 +129,10 @@ pub enum Popped {
 /// which the programs are made to forget what they have sent
 /// ([`Self::wants_stacks_anew`]), and where these are not enough the oldest of the
 /// process that has most, of the user who has most.
+///
+/// Events of lanes that [leave a state](syscollect_model::LaneTraits::leaves_state) are folded
+/// after they gave way, so that what began in them and goes on is still known. That has a
+/// sixteenth of the buffer on top (1 to 16 MiB), and what waits for it an eighth (4 to 64 MiB).
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,
@@ -143,6 +170,7 @@ impl TraceBuffer {
     /// The same, with what makes less of definitions when overwriting.
     #[must_use]
     pub fn folding(self, fold: Box<dyn Fold>) -> Self {
+        self.lock().most_unfolded = Some(unfolded_bytes(self.limit));
         Self { fold: Some(Mutex::new(fold)), ..self }
     }
 
@@ -171,7 +199,9 @@ impl TraceBuffer {
         let kept = match self.mode {
             BufferMode::Discard => 0,
             // Those that wait, and as many that come while these are folded.
-            BufferMode::Overwrite => 2 * kept_bytes(bytes),
+            BufferMode::Overwrite => {
+                2 * (kept_bytes(bytes) + state_bytes(bytes)) + unfolded_bytes(bytes)
+            }
         };
         let of_snapshots =
             if self.retains { retained_bytes(bytes) + bytes / PART_OF_SNAPSHOTS } else { 0 };
@@ -216,6 +246,15 @@ impl TraceBuffer {
         self.take_in(chunk, None, true);
     }
 
+    /// An instrumented program has ended, and all that it wrote was pushed.
+    pub fn program_ended(&self, program: u32) {
+        if self.mode == BufferMode::Overwrite {
+            let mut state = self.lock();
+            let at = state.newest;
+            state.overwritten.program_ended(program, at);
+        }
+    }
+
     fn take_in(&self, chunk: Chunk, producer: Option<Producer>, keep: bool) {
         let mut state = self.lock();
         if chunk.header.lane.kind != LaneKind::Definition {
@@ -236,7 +275,7 @@ impl TraceBuffer {
             state.lose(&chunk.header, LossCause::BufferFull);
         } else if keep && self.mode == BufferMode::Overwrite {
             state.keep(chunk, kept_bytes(self.limit));
-            if state.is_fold_due(self.limit) {
+            if self.is_fold_due(&state) {
                 self.changed.notify_one();
             }
         } else if chunk.header.lane.kind.is_stack() && self.mode == BufferMode::Overwrite {
@@ -253,7 +292,10 @@ impl TraceBuffer {
                 state.expire(event.came, span, self.limit);
             }
             state.push_event(event, self.limit, self.mode);
-            if self.mode == BufferMode::Discard || self.is_encoding_due(&state) {
+            if self.mode == BufferMode::Discard
+                || self.is_encoding_due(&state)
+                || self.is_fold_due(&state)
+            {
                 self.changed.notify_one();
             }
         }
@@ -293,23 +335,45 @@ impl TraceBuffer {
         }
     }
 
-    /// Folds the definitions that wait, if they became many or all is at its end.
+    /// Folds what waits for it, if that became much or all is at its end.
     pub(crate) fn fold(&self) {
         let Some(fold) = &self.fold else { return };
-        // Until they are back: what a snapshot needs is not on its way then.
+        // Until it is back: what a snapshot needs is not on its way then.
         let mut fold = fold.lock().unwrap_or_else(PoisonError::into_inner);
-        let (chunks, oldest) = {
+        self.fold_definitions(&mut **fold);
+        self.fold_overwritten(&mut **fold);
+    }
+
+    fn fold_definitions(&self, fold: &mut dyn Fold) {
+        let (chunks, bounds) = {
             let mut state = self.lock();
-            if !state.is_fold_due(self.limit) {
+            if !state.is_fold_of_definitions_due(self.limit) {
                 return;
             }
-            (state.kept.take_all(), state.oldest())
+            let room = kept_bytes(self.limit) / PART_OF_FOLDED;
+            (state.kept.take_all(), state.fold_bounds(room))
         };
         let before = records_by_lane(&chunks);
-        let chunks = fold.fold(chunks, oldest, kept_bytes(self.limit) / PART_OF_FOLDED);
+        let chunks = fold.fold(chunks, &bounds);
         let mut state = self.lock();
         note_folded(&mut state.losses, before, &chunks);
         state.give_back(chunks, kept_bytes(self.limit));
+    }
+
+    fn fold_overwritten(&self, fold: &mut dyn Fold) {
+        let (chunks, bounds) = {
+            let mut state = self.lock();
+            if !state.is_fold_of_overwritten_due(self.limit) {
+                return;
+            }
+            (state.overwritten.take_all(), state.fold_bounds(state_bytes(self.limit)))
+        };
+        let chunks = decoded(chunks);
+        let before = records_by_lane(&chunks);
+        let chunks = fold.fold(chunks, &bounds);
+        let mut state = self.lock();
+        note_folded(&mut state.losses, before, &chunks);
+        state.overwritten.give_back(chunks);
     }
 
     /// Gives events that stay the form of the file, which takes less room.
@@ -324,6 +388,12 @@ impl TraceBuffer {
                 self.lock().events.encoded(number, encoded);
             }
         }
+    }
+
+    fn is_fold_due(&self, state: &BufferState) -> bool {
+        self.fold.is_some()
+            && (state.is_fold_of_definitions_due(self.limit)
+                || state.is_fold_of_overwritten_due(self.limit))
     }
 
     /// Whether so much is not encoded that it should not wait for the writer's next look.
@@ -345,7 +415,7 @@ impl TraceBuffer {
         let deadline = Instant::now() + wait;
         let mut state = self.lock();
         loop {
-            if self.fold.is_some() && state.is_fold_due(self.limit) {
+            if self.is_fold_due(&state) {
                 return Popped::Empty;
             }
             let events = self.mode == BufferMode::Discard || state.closed;
@@ -413,7 +483,7 @@ impl TraceBuffer {
     /// Bytes held now.
     pub fn buffered(&self) -> usize {
         let state = self.lock();
-        state.taken() + state.kept.bytes() + state.retained.bytes()
+        state.taken() + state.kept.bytes() + state.overwritten.bytes() + state.retained.bytes()
     }
 
     pub(crate) fn lose(&self, header: &ChunkHeader, cause: LossCause) {
@@ -436,9 +506,25 @@ fn kept_bytes(bytes: usize) -> usize {
     (bytes / 4).clamp(LEAST_KEPT, MOST_KEPT)
 }
 
+/// Bytes that may be left of what overwritten events left open.
+fn state_bytes(bytes: usize) -> usize {
+    (bytes / 16).clamp(LEAST_STATE, MOST_STATE)
+}
+
+/// Bytes that overwritten events may take until they are folded.
+fn unfolded_bytes(bytes: usize) -> usize {
+    (bytes / 8).clamp(LEAST_UNFOLDED, MOST_UNFOLDED)
+}
+
 /// Bytes that definitions may take which are kept for snapshots.
 fn retained_bytes(bytes: usize) -> usize {
     (bytes / 4).clamp(LEAST_RETAINED, MOST_RETAINED)
+}
+
+/// Chunks as they came.
+fn decoded(contents: Vec<EventContent>) -> Vec<Chunk> {
+    let mut buffer = ReadBuffer::default();
+    contents.into_iter().filter_map(|content| content.decoded(&mut buffer)).collect()
 }
 
 /// Counts what folding left out of lanes.

@@ -1,7 +1,7 @@
 //! A chunk as a file has it.
 
-use crate::codec::Encoder;
-use crate::format::MAX_CHUNK;
+use crate::codec::{Encoder, ReadBuffer};
+use crate::format::{CHUNK_HEADER, Encoding, MAX_CHUNK, StoredHeader};
 use crate::{Chunk, ChunkHeader};
 
 /// A chunk in the form in which it is stored: compressed, with the header that lies before it in a
@@ -32,6 +32,18 @@ impl EncodedChunk {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The chunk; none has been seen that cannot be decoded.
+    pub(crate) fn decode(&self, buffer: &mut ReadBuffer) -> Option<Chunk> {
+        let header = StoredHeader::parse(&self.bytes)?;
+        buffer.stored.clear();
+        buffer.stored.extend_from_slice(&self.bytes);
+        let encoding = Encoding::from_number(header.encoding)?;
+        let shape = (self.header.length as usize, self.header.stride as usize);
+        let mut data = Vec::new();
+        buffer.decode(CHUNK_HEADER, encoding, shape, &mut data).ok()?;
+        Some(Chunk { header: self.header, data })
     }
 
     /// Bytes of memory that it takes.

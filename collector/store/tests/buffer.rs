@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{RecordKind, StackHeader, Stamp};
 use syscollect_store::{
-    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Popped, Producer,
-    StoreError, TraceBuffer, drain_to,
+    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, FoldBounds, Popped,
+    Producer, StoreError, TraceBuffer, drain_to,
 };
 
 const SCHED: Lane = Lane::new(LaneKind::Sched, 1);
@@ -376,8 +376,8 @@ fn records_of_tasks_wait_for_the_end_when_overwriting_and_take_no_room_from_even
 struct LastOnly;
 
 impl Fold for LastOnly {
-    fn fold(&mut self, mut chunks: Vec<Chunk>, oldest: Ticks, _: usize) -> Vec<Chunk> {
-        assert_eq!(oldest, Ticks(0), "where the event begins that is held");
+    fn fold(&mut self, mut chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        assert_eq!(bounds.oldest, Ticks(0), "where the event begins that is held");
         chunks.split_off(chunks.len().saturating_sub(1))
     }
 }
@@ -386,8 +386,8 @@ impl Fold for LastOnly {
 struct KeepAll(Arc<Mutex<usize>>);
 
 impl Fold for KeepAll {
-    fn fold(&mut self, chunks: Vec<Chunk>, _: Ticks, room: usize) -> Vec<Chunk> {
-        *self.0.lock().expect("nobody panics with it") = room;
+    fn fold(&mut self, chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        *self.0.lock().expect("nobody panics with it") = bounds.room;
         chunks
     }
 }

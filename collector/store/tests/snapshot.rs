@@ -5,25 +5,26 @@ mod scenario;
 
 use scenario::chunk;
 use std::time::{Duration, Instant};
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{RecordKind, StackHeader, Stamp};
 use syscollect_store::{
-    BufferMode, BufferSnapshot, CaptureReader, CaptureWriter, Chunk, Damage, Fold, StoreError,
-    TraceBuffer, drain_to,
+    BufferMode, BufferSnapshot, CaptureReader, CaptureWriter, Chunk, Damage, Fold, FoldBounds,
+    Producer, StoreError, TraceBuffer, drain_to,
 };
 
 const SCHED: Lane = Lane::new(LaneKind::Sched, 1);
 const STACK: Lane = Lane::new(LaneKind::SchedStack, 1);
 const LOG: Lane = Lane::new(LaneKind::ZoneLog, 1);
 const TASK: Lane = Lane::new(LaneKind::Task, 1);
+const ZONES: Lane = Lane::new(LaneKind::Zone, 1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Leaves all as it is, but for what happened before the oldest event.
 struct KeepSince;
 
 impl Fold for KeepSince {
-    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks, _: usize) -> Vec<Chunk> {
-        chunks.into_iter().filter(|chunk| chunk.header.last >= oldest).collect()
+    fn fold(&mut self, chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        chunks.into_iter().filter(|chunk| chunk.header.last >= bounds.oldest).collect()
     }
 }
 
@@ -176,4 +177,74 @@ fn a_snapshot_that_is_written_too_slowly_gives_back_what_the_buffer_would_have_g
     assert_eq!(lacks, [(SCHED, 60 * 1024), (STACK, 1)]);
     let again = written(buffer.snapshot(None));
     assert!(again.chunks(SCHED).len() > 55 && again.chunks(STACK).len() == 1, "the buffer has all");
+}
+
+/// Leaves of zones the last chunk, unless program 7 has ended.
+struct LastZones;
+
+impl Fold for LastZones {
+    fn fold(&mut self, mut chunks: Vec<Chunk>, bounds: &FoldBounds) -> Vec<Chunk> {
+        if chunks.first().is_none_or(|chunk| chunk.header.lane != ZONES) {
+            return chunks;
+        }
+        if bounds.ended.contains(&7) { Vec::new() } else { chunks.split_off(chunks.len() - 1) }
+    }
+}
+
+fn zones(sequence: u64) -> Chunk {
+    chunk(ZONES, sequence, sequence * 1_000, 1_000, 16)
+}
+
+/// The chunks of zones of a snapshot, and the records of them that it lacks.
+fn zones_of(snapshot: BufferSnapshot) -> (Vec<u64>, Vec<(Lane, u64)>) {
+    let mut writer = CaptureWriter::create(Vec::new()).expect("it goes to memory");
+    let lacks = snapshot.write_to(&mut writer, &mut LastZones).expect("it goes to memory");
+    let file = writer.finish().expect("it goes to memory");
+    let reader = CaptureReader::from_bytes(file).expect("it is a capture");
+    let lacks = lacks.into_iter().map(|(lane, _, records)| (lane, records)).collect();
+    (sequences(&reader, ZONES), lacks)
+}
+
+#[test]
+fn of_events_that_gave_way_and_leave_a_state_a_snapshot_has_that() {
+    // 16 kB each: 64 are held.
+    let buffer = overwriting(1 << 20).folding(Box::new(LastZones));
+    let producer = Producer { user: 1_000, program: 7 };
+    (0..100).for_each(|sequence| buffer.push_of(producer, zones(sequence)));
+    let (held, lacks) = zones_of(buffer.snapshot(None));
+    let first = held[0];
+    assert!(first > 30 && first < 45 && held == Vec::from_iter(first..100), "{held:?}");
+    assert_eq!(lacks, [(ZONES, first * 1_000)], "those that another one stands for");
+    std::thread::sleep(Duration::from_millis(100));
+    buffer.push_of(producer, zones(100));
+    let (held, lacks) = zones_of(buffer.snapshot(Some(Duration::from_millis(50))));
+    assert_eq!((held, lacks), (vec![99, 100], vec![(ZONES, 99_000)]), "of the last moment, too");
+    // It ends, and what is recorded from then on is all that is held at last.
+    buffer.program_ended(7);
+    (0..100).for_each(|sequence| buffer.push(event(sequence)));
+    let (held, lacks) = zones_of(buffer.snapshot(None));
+    assert_eq!(held, Vec::<u64>::new());
+    assert!(lacks.contains(&(ZONES, 101_000)), "{lacks:?}");
+}
+
+#[test]
+fn what_is_left_of_overwritten_events_is_in_the_file_of_the_whole_recording() {
+    let buffer = TraceBuffer::new(1 << 20, BufferMode::Overwrite).folding(Box::new(LastZones));
+    let mut writer = CaptureWriter::create(Vec::new()).expect("it goes to memory");
+    std::thread::scope(|threads| {
+        let writing =
+            threads.spawn(|| drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)));
+        // So much is encoded that it takes little room; what comes last needs all of it.
+        (0..1_000).for_each(|sequence| buffer.push(zones(sequence)));
+        buffer.push(chunk(SCHED, 0, 0, 1, 1_000_000));
+        buffer.close();
+        writing.join().expect("it ends").expect("memory takes every byte");
+    });
+    let file = writer.finish().expect("it goes to memory");
+    let reader = CaptureReader::from_bytes(file).expect("it is a capture");
+    let held = sequences(&reader, ZONES);
+    assert_eq!(held.last(), Some(&999));
+    let lost: u64 = buffer.losses().iter().map(|(.., records)| records).sum();
+    assert_eq!(held.len() as u64 * 1_000 + lost, 1_000_000, "each is there or counted");
+    assert_eq!(reader.chunks(SCHED).len(), 1);
 }

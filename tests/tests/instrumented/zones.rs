@@ -309,16 +309,18 @@ fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
     program.finish(&mut machine);
     let capture = machine.finish();
     let some = [
-        "0.000 worker/101 Zones BEGIN outer text=\"said before\"",
-        "0.000 worker/101 Zones   BEGIN inner",
+        "0.000 worker/101 Zones BEGIN outer text=\"said before\" began_before=15000ns",
+        "0.000 worker/101 Zones   BEGIN inner began_before=5000ns",
         "5.000 worker/101 Zones   END",
         "15.000 worker/101 Zones   BEGIN inner",
         "25.000 worker/101 Zones   END",
         "25.000 worker/101 Zones END",
     ];
     // Nothing happens between the second two times.
-    let outer =
-        ["0.000 worker/101 Zones BEGIN outer text=\"said before\"", "6.000 worker/101 Zones END"];
+    let outer = [
+        "0.000 worker/101 Zones BEGIN outer text=\"said before\" began_before=22000ns",
+        "6.000 worker/101 Zones END",
+    ];
     for (from, to, expected) in [(25, 50, &some[..]), (32, 38, &outer), (80, 90, &[])] {
         let mut session = golden::open(capture.clone());
         let mut balance = Balance::new(TextExporter::new(Vec::new()));

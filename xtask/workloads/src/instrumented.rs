@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use syscollect_usdt_client::lock::Mutex;
 use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
 
 use crate::bracket::{BURST, PAUSE};
@@ -64,6 +65,28 @@ pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
         file.write_all_at(format!("{number:020}").as_bytes(), 0)?;
     }
     println!(r#"{{"tid":{},"numbers":{number}}}"#, tid());
+    Ok(())
+}
+
+/// Begins a zone, sets a plot, and takes a lock for which another thread waits; then nothing more
+/// for so long.
+pub(crate) fn silent(seconds: u64) -> Result<()> {
+    wait_for_recorder()?;
+    let registry = Mutex::named("registry", ());
+    set_thread_name("holder");
+    let held = registry.lock();
+    plot!("connections", 42);
+    let _stuck = zone!("stuck");
+    println!(r#"{{"tid":{}}}"#, tid());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            set_thread_name("waiter");
+            let _waiting = zone!("waiting");
+            drop(registry.lock());
+        });
+        std::thread::sleep(Duration::from_secs(seconds));
+        drop(held);
+    });
     Ok(())
 }
 

@@ -60,7 +60,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      executions RATE MAPPINGS SECONDS | mapped-code MAPPINGS | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
-                     numbered FILE SECONDS | \
+                     numbered FILE SECONDS | silent SECONDS | \
                      renames SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
@@ -128,6 +128,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
         ["jit", folder, rounds] => jit::run(folder, number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
+        ["silent", seconds] => instrumented::silent(number(seconds)?)?,
         ["numbered", file, seconds] => instrumented::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {
             hostile_code::run(attack, folder, number(seconds)?)?;

@@ -180,6 +180,8 @@ impl ProgramChunks for FullBuffer {
         self.0.push(chunk);
     }
 
+    fn ended(&mut self, _: u32) {}
+
     fn has_room_for(&self, _: Producer) -> bool {
         false
     }

@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks, SessionInfo, Ticks};
 use syscollect_records::RecordKind;
-use syscollect_store::{
-    BufferMode, Chunk, ClientDefinition, Definition, LaneLoss, LostRecord, Producer,
-};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, LostRecord, Producer};
 
 use super::ZoneNotice;
 use super::client::{Client, Output, Start};
@@ -41,41 +38,11 @@ const SMALLEST_CHUNK: usize = 1 << 10;
 /// asked for the recording.
 const USER_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// Between two times that programs say what they have open.
-const SHORTEST_RESTATED: Duration = Duration::from_secs(1);
-const LONGEST_RESTATED: Duration = Duration::from_secs(5);
-
 /// The zones of instrumented programs.
 pub(crate) struct ZoneSource {
     found: Receiver<WatchEvent>,
     watcher: Option<Handle>,
     follower: Follower,
-    restatements: Restatements,
-}
-
-/// How often programs say what they have open, where the beginnings of that are overwritten.
-struct Restatements {
-    every: Option<Duration>,
-    last: Instant,
-}
-
-impl Restatements {
-    /// As often as there are some in what such a recording keeps.
-    fn of(options: &RecordOptions) -> Self {
-        let kept = options.buffer_span.unwrap_or(Duration::MAX);
-        let every = (kept / 2).clamp(SHORTEST_RESTATED, LONGEST_RESTATED);
-        let is_overwritten = options.mode == BufferMode::Overwrite;
-        Self { every: is_overwritten.then_some(every), last: Instant::now() }
-    }
-
-    /// Whether it is time for one.
-    fn are_due(&mut self) -> bool {
-        let are_due = self.every.is_some_and(|every| self.last.elapsed() >= every);
-        if are_due {
-            self.last = Instant::now();
-        }
-        are_due
-    }
 }
 
 /// What is drained.
@@ -127,8 +94,7 @@ impl ZoneSource {
             unpaced: [0, options.asked_by.unwrap_or(0)],
             ..Follower::new(options.buffer_bytes)
         };
-        let restatements = Restatements::of(options);
-        Ok((Self { found, watcher: Some(watcher), follower, restatements }, notices))
+        Ok((Self { found, watcher: Some(watcher), follower }, notices))
     }
 }
 
@@ -145,14 +111,12 @@ impl Source for ZoneSource {
         for found in self.found.try_iter() {
             self.follower.found(found, now, out.chunk);
         }
-        if self.restatements.are_due() {
-            self.follower.request_restatements();
-        }
         self.follower.drain(flush, out.of_programs)
     }
 
     fn file_began(&mut self) {
-        self.follower.request_restatements();
+        // The beginnings of what they have open are in the file before.
+        self.follower.clients.values().for_each(Client::request_restatement);
     }
 
     /// What was announced until now is still taken over.
@@ -201,11 +165,6 @@ impl Follower {
             refusals: Refusals::default(),
             new_notes: Vec::new(),
         }
-    }
-
-    /// Threads state again what they have open.
-    fn request_restatements(&self) {
-        self.clients.values().for_each(Client::request_restatement);
     }
 
     /// Takes in what the watcher found.
@@ -311,6 +270,7 @@ impl Follower {
             clients.values_mut().for_each(Client::give_up_unfinished);
         }
         for client in done.iter().filter_map(|number| self.clients.remove(number)) {
+            sink.ended(client.number());
             self.counts.items += client.items();
             self.before.add(&client.close(&mut self.lanes));
         }
@@ -397,22 +357,4 @@ fn define(client: &Client, since: Ticks) -> ClientDefinition {
     };
     let user = Some(client.user());
     ClientDefinition { client: client.number(), pid: client.pid(), clock, since, user }
-}
-
-#[cfg(test)]
-mod restatement_tests {
-    use super::*;
-
-    #[test]
-    fn programs_say_what_they_have_open_while_what_they_said_before_is_still_there() {
-        let every = |mode, buffer_span| {
-            let options = RecordOptions { mode, buffer_span, ..RecordOptions::default() };
-            Restatements::of(&options).every.map(|every| every.as_millis())
-        };
-        assert_eq!(every(BufferMode::Discard, None), None, "nothing is overwritten");
-        let spans = [None, Some(60), Some(4), Some(1)];
-        let spans = spans.map(|span| span.map(Duration::from_secs));
-        let expected = [5000, 5000, 2000, 1000].map(Some);
-        assert_eq!(spans.map(|span| every(BufferMode::Overwrite, span)), expected);
-    }
 }

@@ -40,6 +40,11 @@ impl Programs {
         programs
     }
 
+    /// Older events gave way: what is left of those says what is open, whenever that began.
+    pub(crate) fn accept_older(&mut self) {
+        self.least = 0;
+    }
+
     /// The recording, whose kernel's lanes tell of up to `last`, is over.
     pub(crate) fn end(&mut self, clock: &ClockMap, last: Ticks) {
         self.most = end_of(clock, last).saturating_add(slack(clock, SLACK_SECONDS));

@@ -1,5 +1,6 @@
 //! The events that a buffer holds.
 
+use crate::codec::ReadBuffer;
 use crate::shares::{Producer, ProducerShares};
 use crate::{Chunk, ChunkHeader, EncodedChunk};
 use std::collections::VecDeque;
@@ -45,6 +46,14 @@ impl EventContent {
         match self {
             Self::Raw(chunk) => &chunk.header,
             Self::Encoded(chunk) => chunk.header(),
+        }
+    }
+
+    /// The chunk as it came.
+    pub(super) fn decoded(self, buffer: &mut ReadBuffer) -> Option<Chunk> {
+        match self {
+            Self::Raw(chunk) => Some(Arc::unwrap_or_clone(chunk)),
+            Self::Encoded(chunk) => chunk.decode(buffer),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::event::EventContent;
 use super::state::Losses;
-use super::{Fold, note_folded, records_by_lane};
+use super::{Fold, FoldBounds, decoded, note_folded, records_by_lane};
 use crate::kept_stacks::KeptStacks;
 use crate::{CaptureWriter, Chunk, LaneEnd, StoreError};
 use std::collections::VecDeque;
@@ -17,9 +17,10 @@ use syscollect_model::{Lane, LossCause, Ticks};
 pub struct BufferSnapshot {
     pub(super) definitions: Vec<Arc<Chunk>>,
     pub(super) kept: Vec<Chunk>,
+    /// Events from before its own that leave a state.
+    pub(super) overwritten: Vec<EventContent>,
     pub(super) content: Arc<SharedContent>,
-    /// Ticks before which it has no event.
-    pub(super) oldest: Ticks,
+    pub(super) bounds: FoldBounds,
     pub(super) losses: Losses,
     pub(super) ends: Vec<LaneEnd>,
 }
@@ -27,10 +28,10 @@ pub struct BufferSnapshot {
 impl BufferSnapshot {
     /// Ticks before which it has no event, as far as kernel programs stamp them.
     pub fn oldest(&self) -> Ticks {
-        self.oldest
+        self.bounds.oldest
     }
 
-    /// Writes all of it, of lifetimes of tasks and of mappings what `fold` leaves. Returns the
+    /// Writes all of it; of lifetimes of tasks, of mappings and of older events what `fold` leaves. Returns the
     /// records that it lacks, by lane and cause.
     ///
     /// # Errors
@@ -41,12 +42,14 @@ impl BufferSnapshot {
         writer: &mut CaptureWriter<W>,
         fold: &mut dyn Fold,
     ) -> Result<Vec<(Lane, LossCause, u64)>, StoreError> {
-        let Self { definitions, kept, content, oldest, mut losses, ends } = self;
+        let Self { definitions, kept, overwritten, content, bounds, mut losses, ends } = self;
         definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
-        let before = records_by_lane(&kept);
-        let kept = fold.fold(kept, oldest, usize::MAX);
-        note_folded(&mut losses, before, &kept);
-        kept.iter().try_for_each(|chunk| writer.write(chunk))?;
+        for chunks in [kept, decoded(overwritten)] {
+            let before = records_by_lane(&chunks);
+            let left = fold.fold(chunks, &bounds);
+            note_folded(&mut losses, before, &left);
+            left.iter().try_for_each(|chunk| writer.write(chunk))?;
+        }
         while let Some(chunk) = content.next_stacks() {
             writer.write(&chunk)?;
         }

@@ -2,8 +2,12 @@
 
 use super::definitions::{KeptDefinitions, RetainedDefinitions};
 use super::event::{EventContent, HeldEvent, HeldEvents, size_of_chunk};
+use super::overwritten::OverwrittenEvents;
 use super::snapshot::{BufferSnapshot, OpenSnapshots, SharedContent};
-use super::{BufferMode, PART_OF_SNAPSHOTS, PART_OF_STACKS, Popped, allowance, kept_bytes};
+use super::{
+    BufferMode, FoldBounds, PART_OF_SNAPSHOTS, PART_OF_STACKS, PART_OF_UNFOLDED, Popped, allowance,
+    kept_bytes, unfolded_bytes,
+};
 use crate::kept_stacks::KeptStacks;
 use crate::shares::Producer;
 use crate::{Chunk, ChunkHeader, LaneEnd};
@@ -27,6 +31,10 @@ pub(super) struct BufferState {
     /// The generation of stacks that events refer to which come now.
     pub(super) generation: u64,
     pub(super) kept: KeptDefinitions,
+    /// What events that gave way left behind.
+    pub(super) overwritten: OverwrittenEvents,
+    /// Bytes of these that may wait for being folded; `None` where nobody folds them.
+    pub(super) most_unfolded: Option<usize>,
     /// Definitions for snapshots.
     pub(super) retained: RetainedDefinitions,
     /// Those that are being written.
@@ -164,8 +172,15 @@ impl BufferState {
 
     /// An event makes room for others.
     fn overwrite(&mut self, victim: &HeldEvent, limit: usize) {
-        self.lose(victim.content.header(), LossCause::Overwritten);
         self.snapshots.give_up(victim.content.size(), limit / PART_OF_SNAPSHOTS);
+        let header = *victim.content.header();
+        match self.most_unfolded.filter(|_| header.lane.kind.traits().leaves_state) {
+            Some(most) => {
+                let gone = self.overwritten.push(victim.content.clone(), most);
+                gone.iter().for_each(|header| self.lose(header, LossCause::Overwritten));
+            }
+            None => self.lose(&header, LossCause::Overwritten),
+        }
     }
 
     /// The oldest generation of stacks that an event may refer to.
@@ -181,7 +196,7 @@ impl BufferState {
             return Some(Popped::Chunk(chunk));
         }
         if self.closed
-            && let Some(chunk) = self.kept.pop().or_else(|| self.stacks.next_chunk())
+            && let Some(chunk) = self.take_at_end()
         {
             return Some(Popped::Chunk(chunk));
         }
@@ -192,6 +207,12 @@ impl BufferState {
             EventContent::Raw(chunk) => Popped::Chunk(Arc::unwrap_or_clone(chunk)),
             EventContent::Encoded(chunk) => Popped::Encoded(chunk),
         })
+    }
+
+    /// The next of what waited for the end, beside events.
+    fn take_at_end(&mut self) -> Option<Chunk> {
+        let chunk = self.kept.pop().or_else(|| self.stacks.next_chunk());
+        chunk.or_else(|| self.overwritten.pop().map(Arc::unwrap_or_clone))
     }
 
     /// Keeps a definition for the end; others give way.
@@ -214,8 +235,18 @@ impl BufferState {
         }
     }
 
-    pub(super) fn is_fold_due(&self, limit: usize) -> bool {
+    pub(super) fn is_fold_of_definitions_due(&self, limit: usize) -> bool {
         self.kept.unfolded() > if self.closed { 0 } else { kept_bytes(limit) / 8 * 3 }
+    }
+
+    pub(super) fn is_fold_of_overwritten_due(&self, limit: usize) -> bool {
+        let enough = unfolded_bytes(limit) / PART_OF_UNFOLDED;
+        self.overwritten.unfolded() > if self.closed { 0 } else { enough }
+    }
+
+    /// How what waits is to be folded into so much room.
+    pub(super) fn fold_bounds(&self, room: usize) -> FoldBounds {
+        self.overwritten.bounds(self.oldest(), room)
     }
 
     /// Ticks before which no event is held. What programs stamp does not count.
@@ -251,14 +282,15 @@ impl BufferState {
         let mut lacks = |lane, records: u32| {
             *losses.entry((lane, LossCause::Overwritten)).or_default() += u64::from(records);
         };
-        let mut wanted = Vec::new();
+        let (mut wanted, mut overwritten) = (Vec::new(), self.overwritten.all());
         for event in self.events.iter() {
-            match is_wanted(event) {
-                true => wanted.push(event),
-                false => {
-                    let header = event.content.header();
-                    lacks(header.lane, header.records);
-                }
+            let header = event.content.header();
+            if is_wanted(event) {
+                wanted.push(event);
+            } else if header.lane.kind.traits().leaves_state {
+                overwritten.push(event.content.clone());
+            } else {
+                lacks(header.lane, header.records);
             }
         }
         let generation = wanted.first().map_or(self.generation, |event| event.generation);
@@ -271,8 +303,9 @@ impl BufferState {
         BufferSnapshot {
             definitions: self.retained.all(),
             kept: self.kept.iter().cloned().collect(),
+            overwritten,
             content,
-            oldest,
+            bounds: self.overwritten.bounds(oldest, usize::MAX),
             losses,
             ends: self.ends.values().copied().collect(),
         }
