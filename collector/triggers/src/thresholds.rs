@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use syscollect_model::Unit;
 use syscollect_records::CounterRecord;
-use syscollect_store::CounterDefinition;
+use syscollect_store::{CounterDefinition, Producer, ProducerShares};
 
 /// Values that are followed at a time.
 const MOST_VALUES: usize = 1 << 16;
@@ -19,8 +19,8 @@ const MOST_NAMES: usize = 64;
 pub(crate) enum ValueSource {
     /// A counter of the recording, by its number.
     Counter(u64),
-    /// A plot, by the program's number and its own.
-    Plot(u32, u32),
+    /// A plot of that program, by its number.
+    Plot(Producer, u32),
 }
 
 /// A counter that triggers ask for.
@@ -43,6 +43,8 @@ pub(crate) struct Thresholds {
     known: BTreeSet<String>,
     /// Those that are beyond now.
     beyond: FxHashSet<(usize, ValueSource)>,
+    /// How many of them are whose plots.
+    shares: ProducerShares,
     /// Those for which there is something that is called as they ask.
     pub(crate) seen: TriggerSet,
     unfollowed: u64,
@@ -125,15 +127,38 @@ impl Thresholds {
         let Some((comparison, limit)) = self.limits.get(&trigger) else { return false };
         let key = (trigger, source);
         match comparison.holds(&value, limit) {
-            true if self.beyond.len() >= MOST_VALUES => {
-                self.unfollowed += u64::from(!self.beyond.contains(&key));
+            true if self.beyond.contains(&key) => false,
+            true if !self.has_room(source) => {
+                self.unfollowed += 1;
                 false
             }
-            true => self.beyond.insert(key),
+            true => {
+                if let ValueSource::Plot(producer, _) = source {
+                    self.shares.add(producer, 1);
+                }
+                self.beyond.insert(key)
+            }
             false => {
-                self.beyond.remove(&key);
+                if self.beyond.remove(&key) {
+                    self.give_back(source);
+                }
                 false
             }
+        }
+    }
+
+    /// Whether one more value that is beyond is followed.
+    fn has_room(&self, source: ValueSource) -> bool {
+        let free = MOST_VALUES.saturating_sub(self.beyond.len());
+        match source {
+            ValueSource::Counter(_) => free > 0,
+            ValueSource::Plot(producer, _) => self.shares.room_for(producer, free) > 0,
+        }
+    }
+
+    fn give_back(&mut self, source: ValueSource) {
+        if let ValueSource::Plot(producer, _) = source {
+            self.shares.remove(producer, 1);
         }
     }
 
@@ -144,7 +169,11 @@ impl Thresholds {
 
     /// Programs have ended.
     pub(crate) fn forget(&mut self, is_over: impl Fn(ValueSource) -> bool) {
-        self.beyond.retain(|(_, source)| !is_over(*source));
+        for (_, source) in self.beyond.extract_if(|(_, source)| is_over(*source)) {
+            if let ValueSource::Plot(producer, _) = source {
+                self.shares.remove(producer, 1);
+            }
+        }
     }
 }
 
@@ -152,6 +181,24 @@ impl Thresholds {
 mod tests {
     use super::*;
     use syscollect_records::{RecordKind, Stamp};
+
+    #[test]
+    fn plots_of_one_user_leave_room_for_those_of_others() {
+        let causes = [Cause::Plot(NamePattern("queue".into()), Comparison::Greater, 1.0)];
+        let mut thresholds = Thresholds::new(causes.iter().enumerate());
+        let enemy = Producer { user: 1_000, program: 1 };
+        let honest = ValueSource::Plot(Producer { user: 1_001, program: 2 }, 7);
+        let all = 2 * MOST_VALUES as u32;
+        let taken =
+            (0..all).filter(|plot| thresholds.crosses(0, ValueSource::Plot(enemy, *plot), 2.0));
+        assert!(taken.count() < MOST_VALUES);
+        assert!(thresholds.unfollowed() > 0);
+        assert!(thresholds.crosses(0, honest, 2.0) && !thresholds.crosses(0, honest, 3.0));
+        assert!(!thresholds.crosses(0, honest, 0.0) && thresholds.crosses(0, honest, 2.0));
+        // Of a program that has ended nothing is left.
+        thresholds.forget(|source| matches!(source, ValueSource::Plot(of, _) if of == enemy));
+        assert_eq!((thresholds.beyond.len(), thresholds.shares.of_all()), (1, 1));
+    }
 
     #[test]
     fn a_counter_is_found_once_until_it_came_back() {

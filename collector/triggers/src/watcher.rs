@@ -362,7 +362,7 @@ impl Watcher {
         let clients: FxHashSet<u32> = over.flat_map(|(_, clients)| clients).collect();
         self.zones.forget(|client| clients.contains(&client));
         self.thresholds.forget(
-            |source| matches!(source, ValueSource::Plot(client, _) if clients.contains(&client)),
+            |source| matches!(source, ValueSource::Plot(of, _) if clients.contains(&of.program)),
         );
         self.logs.forget(&clients);
     }

@@ -301,7 +301,7 @@ impl Zones {
             Event::Plot { plot, value } => {
                 let Some(named) = context.logs.plot(client, plot) else { return };
                 let Some(value) = number(value) else { return };
-                let source = ValueSource::Plot(client, plot);
+                let source = ValueSource::Plot(context.logs.producer(client), plot);
                 for trigger in named.triggers.iter().copied() {
                     if context.thresholds.crosses(trigger, source, value) {
                         let (name, unit) = (Arc::clone(&named.name), None);
