@@ -2,9 +2,9 @@
 //! all of them named, and its memory stays what it was.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use syscollect_store::CaptureReader;
 
 use super::attacked::MIB;
@@ -17,14 +17,16 @@ const BUFFER: &str = "64M";
 /// Programs a second, and mappings of each.
 const RATE: &str = "300";
 const MAPPINGS: &str = "1000";
-/// Ten minutes, of which the first four are not yet as all others are: the buffer reaches back two.
-const FIRST: Duration = Duration::from_secs(240);
-const REST: Duration = Duration::from_secs(360);
+/// Ten minutes.
+const LENGTH: Duration = Duration::from_secs(600);
+/// Its memory is looked at from when the buffer is full, and has been for so long: until then it grows.
+const SETTLED: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Of what is held.
 const LEAST_EVENTS: f64 = 0.85;
 /// Of switches, to threads that have a name.
 const LEAST_NAMED: f64 = 0.999;
-/// How much more memory it may have at the end than after the first minutes.
+/// How much more memory it may have at the end than when the buffer had become full.
 const MOST_GROWTH: f64 = 1.1;
 
 /// Ten minutes of it.
@@ -32,13 +34,23 @@ pub(crate) fn executions(context: &Context) -> Result<String> {
     let (socket, folder) = (context.path("executions-socket"), context.path("flight-executions"));
     fs::create_dir(&folder)?;
     let flight = Flight::start_with(context, &socket, &folder, &["--buffer", BUFFER])?;
-    let seconds = (FIRST + REST).as_secs() + 60;
+    let seconds = LENGTH.as_secs() + 60;
     let mut storm = Programs(Vec::new());
     storm.start(context, &["executions", RATE, MAPPINGS, &seconds.to_string()], NOBODY)?;
-    std::thread::sleep(FIRST);
-    let before = memory_of(flight.recorder_id())?;
-    std::thread::sleep(REST);
-    let (after, status) = (memory_of(flight.recorder_id())?, flight.status()?);
+    let (begun, mut before) = (Instant::now(), None);
+    let status = loop {
+        std::thread::sleep(LOOK_EVERY);
+        let status = flight.status()?;
+        let nanoseconds = |key| number(&status, key).map(Duration::from_nanos);
+        if before.is_none() && nanoseconds("running_ns")? > nanoseconds("reach_ns")? + SETTLED {
+            before = Some(memory_of(flight.recorder_id())?);
+        }
+        if begun.elapsed() >= LENGTH {
+            break status;
+        }
+    };
+    let after = memory_of(flight.recorder_id())?;
+    let before = before.context("the buffer was not full in all that time")?;
     let capture = context.path("flight-executions.syscap");
     let taken = finish(&mut flight.ask(&["snapshot", "-o", text(&capture)?]))?;
     ensure!(taken.status.success(), "no snapshot: {}", taken.stderr);
@@ -50,7 +62,7 @@ pub(crate) fn executions(context: &Context) -> Result<String> {
     let events = share_of_events(&CaptureReader::open(&capture)?);
     let words = format!(
         "events of the last {:.1?} are {:.1} % of what is held, {:.2} % of {} switches are to \
-         threads with names, {} MiB of memory ({} after the first minutes)",
+         threads with names, {} MiB of memory ({} when the buffer had become full)",
         Duration::from_nanos(number(&status, "reach_ns")?),
         events * 100.0,
         named_share * 100.0,
