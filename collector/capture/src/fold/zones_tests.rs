@@ -324,6 +324,58 @@ fn words_that_are_no_items_leave_what_is_before_them() {
     assert_eq!(fold(zones, &bounds(&[])).len(), 0, "nobody's");
 }
 
+/// Words of likely items and of any others; of stamps such whose order can be told.
+fn any_words() -> impl Strategy<Value = Vec<u64>> {
+    let any_ticks = || 0u64..1 << 50;
+    let first = (0u64..0x1a, any_ticks()).prop_map(|(kind, ticks)| kind | ticks << 8);
+    let end = (0xc0u64..0x100, any_ticks()).prop_map(|(end, ticks)| end | ticks << 8);
+    prop::collection::vec(prop_oneof![first, end, 0u64..6, 0u64..1 << 58], 0..200)
+}
+
+proptest! {
+    /// Whatever a program writes, what is left of it is whole items, in as many records as there
+    /// are, and leaves itself.
+    #[test]
+    fn what_is_left_of_any_words_leaves_itself(
+        parts in prop::collection::vec((0u16..2, any::<bool>(), any_words()), 1..6),
+    ) {
+        let mut chunks = Vec::new();
+        let (mut ends, mut owner) = ([(0, 0); 2], 0);
+        for (lane, is_another, words) in parts {
+            owner += u32::from(is_another);
+            let prefix = ZoneChunk { client: owner % 2, tid: 100 + owner, owner, reserved: 0 };
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+            let data: Vec<u8> = prefix.as_bytes().iter().copied().chain(bytes).collect();
+            let (sequence, records_before) = ends[usize::from(lane)];
+            let header = ChunkHeader {
+                lane: Lane::new(LaneKind::Zone, lane),
+                sequence,
+                first: Ticks(1 << 40),
+                last: Ticks(1 << 40),
+                current_tid: prefix.tid,
+                stride: 0,
+                records_before,
+                records: items(&words),
+                length: data.len() as u32,
+            };
+            ends[usize::from(lane)] = (sequence + 1, super::super::end_of(&header));
+            chunks.push(Chunk { header, data });
+        }
+        let once = fold(chunks, &bounds(&[]));
+        for chunk in &once {
+            prop_assert_eq!(chunk.header.records, items(&words(chunk)));
+            prop_assert_eq!(chunk.data.len(), chunk.header.length as usize);
+            let end = ends[usize::from(chunk.header.lane.index)].1;
+            prop_assert!(super::super::end_of(&chunk.header) <= end);
+        }
+        let again = fold(once.clone(), &bounds(&[]));
+        let content = |chunks: &[Chunk]| {
+            chunks.iter().map(|chunk| (chunk.header, chunk.data.clone())).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(content(&once), content(&again));
+    }
+}
+
 /// One thing that a thread does.
 #[derive(Clone, Debug)]
 struct Act {

@@ -1,13 +1,14 @@
 //! Hostile programs as a state machine: bytes say what they do next, beside an honest one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::{Receiver, channel};
 
-use syscollect_model::{ClockSource, LaneKind};
+use syscollect_model::{ClockSource, LaneKind, Ticks};
 use syscollect_records::ZoneChunk;
-use syscollect_store::Chunk;
+use syscollect_store::{Chunk, Fold, FoldBounds};
 use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, item_words};
@@ -19,6 +20,7 @@ use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::clock::ticks_now;
+use crate::fold::ZoneFold;
 use crate::stage::{CHUNK_BYTES, Flush};
 
 /// Programs of an input, and rings of each.
@@ -250,6 +252,18 @@ impl Recorder {
             assert_eq!((at, items), (words.len(), chunk.header.records), "whole items");
         }
         assert_eq!(found, zones, "zones of the honest program");
+        self.check_fold();
+    }
+
+    /// What is left of them when they are overwritten is not more than they were.
+    fn check_fold(&self) {
+        let zones = self.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Zone);
+        let zones: Vec<Chunk> = zones.cloned().collect();
+        let items = |chunks: &[Chunk]| chunks.iter().map(|chunk| chunk.header.records).sum::<u32>();
+        let bounds = FoldBounds { oldest: Ticks(0), room: usize::MAX, ended: BTreeSet::new() };
+        let left = ZoneFold::new(|_| None).fold(zones.clone(), &bounds);
+        // A thread's name comes behind a statement of its own.
+        assert!(items(&left) as usize <= items(&zones) as usize + left.len());
     }
 }
 
