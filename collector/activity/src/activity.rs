@@ -1,0 +1,241 @@
+//! Seconds, made of the chunks of a recording that goes on.
+
+use crate::history::History;
+use crate::interval::Interval;
+use crate::machine::Machine;
+use crate::names::{Named, Names, ThreadName};
+use crate::rows;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use syscollect_merge::{LiveRecord, LiveRecords};
+use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_records::{RecordKind, SchedRecord, TaskRecord};
+use syscollect_store::{Chunk, Definition};
+
+/// Clock readings without which no record comes.
+const FIRST_READINGS: u64 = 2;
+/// How far behind a recording this may be, seconds: where it stood still for longer, as a machine
+/// that sleeps does, it goes on from now.
+const MOST_BEHIND: u64 = 60;
+/// Definitions that are read, by their names in JSON.
+const DEFINITIONS: [&str; 2] = ["session", "processes"];
+
+/// What a recording that goes on says of each second: see the [`crate`].
+#[derive(Default)]
+pub struct Activity {
+    records: LiveRecords,
+    machine: Machine,
+    names: Names,
+    history: History,
+    /// Ticks of a second; 0 until that is known.
+    second: u64,
+    readings: u64,
+    /// Where the present second ends, once there is one.
+    end: Option<u64>,
+    /// Seconds so far.
+    number: u64,
+    /// CPUs of which chunks were left out behind what is to be decided on next.
+    left_out: Vec<u16>,
+    /// Chunks that were left out so far.
+    missed: u64,
+}
+
+impl Activity {
+    /// Whether chunks of such lanes are to be fed.
+    pub fn wants(kind: LaneKind) -> bool {
+        use LaneKind::{Clock, Definition, Sched, Task};
+        matches!(kind, Definition | Clock | Task | Sched)
+    }
+
+    /// The next chunk of its lane.
+    pub fn feed(&mut self, chunk: Chunk) {
+        match chunk.header.lane.kind {
+            LaneKind::Definition => self.define(&chunk.data),
+            kind if Self::wants(kind) => {
+                if kind == LaneKind::Clock {
+                    self.readings += u64::from(chunk.header.records);
+                }
+                self.records.feed(chunk);
+            }
+            _ => {}
+        }
+    }
+
+    /// So many chunks of that lane were left out behind those that were fed.
+    pub fn left_out(&mut self, lane: Lane, chunks: u64) {
+        self.missed += chunks;
+        match lane.kind {
+            LaneKind::Sched => self.left_out.push(lane.index),
+            _ => self.machine.mark_incomplete(),
+        }
+    }
+
+    /// Chunks that were [left out](Self::left_out) so far.
+    pub fn missed_chunks(&self) -> u64 {
+        self.missed
+    }
+
+    /// The seconds that are over and still kept, the oldest first.
+    pub fn history(&self) -> &VecDeque<Arc<Interval>> {
+        self.history.intervals()
+    }
+
+    fn define(&mut self, json: &[u8]) {
+        // Lists of mappings and names are long, and not asked for.
+        if !DEFINITIONS.iter().any(|name| Definition::is_named(json, name)) {
+            return;
+        }
+        match Definition::from_json(json) {
+            Ok(Some(Definition::Session(info))) => {
+                self.records.describe(&info);
+                if self.second == 0 && info.tick_rate_hz >= 1.0 {
+                    self.second = info.tick_rate_hz.round() as u64;
+                }
+                info.cpus.iter().for_each(|cpu| self.machine.add_cpu(cpu.cpu));
+            }
+            Ok(Some(Definition::Processes(list))) => {
+                for process in &list {
+                    self.names.add(process);
+                    for thread in &process.threads {
+                        if let Some(asleep) = &thread.asleep {
+                            self.machine.listed_asleep(thread.tid, asleep.state);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// No record of before these ticks comes any more: the seconds that are over by then are made.
+    pub fn nothing_before(&mut self, now: Ticks) {
+        self.records.nothing_before(now);
+        if self.second == 0 || self.readings < FIRST_READINGS {
+            return;
+        }
+        let Self { records, machine, names, history, end, number, second, left_out, .. } = self;
+        let mut seconds = Seconds { machine, names, history, end, number, second: *second };
+        records.take_each(|lane, at, record| seconds.on(lane, at.0, &record));
+        for cpu in left_out.drain(..) {
+            let from = seconds.machine.left_out(cpu);
+            seconds.history.mark_incomplete(from);
+        }
+        seconds.until(now.0);
+    }
+}
+
+/// All but the records, while these are taken.
+struct Seconds<'a> {
+    machine: &'a mut Machine,
+    names: &'a mut Names,
+    history: &'a mut History,
+    end: &'a mut Option<u64>,
+    number: &'a mut u64,
+    second: u64,
+}
+
+impl Seconds<'_> {
+    /// Ends the seconds that are over by then.
+    #[inline]
+    fn until(&mut self, now: u64) {
+        match *self.end {
+            Some(end) if now < end => {}
+            Some(end) => self.end_all(end, now),
+            // What was before is no whole second.
+            None => {
+                self.machine.close(now, |_, _, _| {});
+                *self.end = Some(now.saturating_add(self.second));
+            }
+        }
+    }
+
+    fn end_all(&mut self, mut end: u64, now: u64) {
+        let longest = MOST_BEHIND.saturating_mul(self.second);
+        if now - end > longest {
+            // Nothing is said of what it stood still for.
+            self.machine.mark_incomplete();
+            self.close(end);
+            self.machine.close(now, |_, _, _| {});
+            *self.end = Some(now.saturating_add(self.second));
+            return;
+        }
+        while end <= now {
+            self.close(end);
+            end = end.saturating_add(self.second);
+        }
+        *self.end = Some(end);
+    }
+
+    fn close(&mut self, end: u64) {
+        let Self { machine, names, history, number, second, .. } = self;
+        let interval = machine.close(end, |threads, unfollowed, interval| {
+            rows::keep(interval, threads, unfollowed, names);
+        });
+        history.push(Interval { number: **number, ..interval });
+        **number += 1;
+        names.forget_ended(end.saturating_sub(*second));
+    }
+
+    #[inline]
+    fn on(&mut self, lane: Lane, at: u64, record: &LiveRecord<'_>) {
+        if self.end.is_some() {
+            self.until(at);
+        }
+        match record {
+            LiveRecord::Sched(record) => self.on_sched(lane.index, at, record),
+            LiveRecord::ChunkStart { current_tid, is_missing } => match lane.kind {
+                LaneKind::Sched => {
+                    let gap = self.machine.chunk(lane.index, at, *current_tid, *is_missing);
+                    self.mark_incomplete(gap);
+                }
+                // Who ended, and who is called how by now, is not told again.
+                _ if *is_missing => self.machine.mark_incomplete(),
+                _ => {}
+            },
+            LiveRecord::Task(record) => self.on_task(at, record),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn on_sched(&mut self, cpu: u16, at: u64, record: &SchedRecord) {
+        const SWITCH: u8 = RecordKind::Switch as u8;
+        const WAKING: u8 = RecordKind::Waking as u8;
+        const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
+        const RESUME: u8 = RecordKind::Resume as u8;
+        match record.stamp.split().1 {
+            SWITCH => self.machine.switch(cpu, at, record),
+            WAKING => self.machine.waking(cpu, at, record, false),
+            WAKEUP_NEW => {
+                self.names.begins(record.tid);
+                self.machine.waking(cpu, at, record, true);
+            }
+            RESUME => {
+                let gap = self.machine.resume(cpu, at, record);
+                self.mark_incomplete(gap);
+            }
+            _ => self.machine.heard(cpu, at),
+        }
+    }
+
+    fn on_task(&mut self, at: u64, record: &TaskRecord) {
+        let Some(kind) = RecordKind::from_number(record.stamp.split().1) else { return };
+        let TaskRecord { tid, tgid, parent_tid, comm, .. } = *record;
+        self.names.on(at, kind, record);
+        match kind {
+            RecordKind::Exec if parent_tid != 0 && parent_tid != tid => {
+                self.machine.takes_number(parent_tid, tid);
+            }
+            RecordKind::Exit => {
+                self.machine.exits(tid, Named { pid: tgid, name: ThreadName::new(&comm) });
+            }
+            _ => {}
+        }
+    }
+
+    fn mark_incomplete(&mut self, gap: Option<u64>) {
+        if let Some(from) = gap {
+            self.history.mark_incomplete(from);
+        }
+    }
+}

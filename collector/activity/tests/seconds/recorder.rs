@@ -1,0 +1,167 @@
+//! A recorder whose lanes are written by the test. A tick is a microsecond.
+
+use std::collections::BTreeMap;
+use syscollect_activity::{Activity, Interval, ThreadActivity};
+use syscollect_model::{CpuInfo, Lane, LaneKind, SessionInfo, Ticks};
+use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp, TaskRecord, sched_flags};
+use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, KnownSleep, KnownThread};
+
+/// Ticks of a second, and of a millisecond.
+pub(crate) const SECOND: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1000;
+
+pub(crate) struct Recorder {
+    pub(crate) activity: Activity,
+    /// Chunks and records of each lane so far.
+    lanes: BTreeMap<Lane, (u64, u64)>,
+    /// Records that are not in a chunk yet, and who had the CPU before them.
+    waiting: BTreeMap<u16, (u32, Vec<(u64, SchedRecord)>)>,
+    current: BTreeMap<u16, u32>,
+}
+
+impl Recorder {
+    /// A machine with so many CPUs, whose first second begins at 0.
+    pub(crate) fn new(cpus: u32) -> Self {
+        let mut recorder = Self {
+            activity: Activity::default(),
+            lanes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            current: BTreeMap::new(),
+        };
+        recorder.define(&Definition::Session(Box::new(SessionInfo {
+            tick_rate_hz: SECOND as f64,
+            cpus: (0..cpus).map(|cpu| CpuInfo { cpu, ..CpuInfo::default() }).collect(),
+            ..SessionInfo::default()
+        })));
+        let reading = |ticks: u64| {
+            let stamp = Stamp::new(ticks, RecordKind::Clock);
+            let ns = ticks * 1000;
+            ClockRecord {
+                stamp,
+                monotonic: ns,
+                monotonic_raw: ns,
+                boottime: ns,
+                realtime: ns,
+                ..ClockRecord::default()
+            }
+        };
+        let readings = [reading(0), reading(SECOND)];
+        let data = readings.iter().flat_map(|reading| reading.as_bytes().to_vec()).collect();
+        let lane = Lane::new(LaneKind::Clock, 0);
+        let chunk = recorder.chunk(lane, (0, SECOND), (u32::MAX, ClockRecord::SIZE), data);
+        recorder.activity.feed(chunk);
+        recorder.activity.nothing_before(Ticks(0));
+        recorder
+    }
+
+    fn define(&mut self, definition: &Definition) {
+        definition.chunks().into_iter().for_each(|chunk| self.activity.feed(chunk));
+    }
+
+    /// What is there from the beginning: tid, pid, name, and the state of those that sleep.
+    pub(crate) fn listed(&mut self, threads: &[(u32, u32, &str, Option<char>)]) {
+        let process = |(tid, pid, name, state): &(u32, u32, &str, Option<char>)| {
+            let asleep = state.map(|state| KnownSleep { state, ..KnownSleep::default() });
+            KnownProcess {
+                pid: *pid,
+                threads: vec![KnownThread { tid: *tid, name: (*name).into(), asleep }],
+                ..KnownProcess::default()
+            }
+        };
+        self.define(&Definition::Processes(threads.iter().map(process).collect()));
+    }
+
+    fn chunk(
+        &mut self,
+        lane: Lane,
+        (first, last): (u64, u64),
+        (current_tid, stride): (u32, usize),
+        data: Vec<u8>,
+    ) -> Chunk {
+        let (chunks, before) = self.lanes.entry(lane).or_default();
+        let records = (data.len() / stride) as u32;
+        let header = ChunkHeader {
+            lane,
+            sequence: *chunks,
+            first: Ticks(first),
+            last: Ticks(last),
+            current_tid,
+            stride: stride as u32,
+            records_before: *before,
+            records,
+            length: data.len() as u32,
+        };
+        *chunks += 1;
+        *before += u64::from(records);
+        Chunk { header, data }
+    }
+
+    pub(crate) fn event(&mut self, cpu: u16, at: u64, kind: RecordKind, record: SchedRecord) {
+        let before = self.current.get(&cpu).copied().unwrap_or(u32::MAX);
+        let record = SchedRecord { stamp: Stamp::new(at, kind), ..record };
+        let waiting = self.waiting.entry(cpu).or_insert_with(|| (before, Vec::new()));
+        waiting.1.push((at, record));
+        if kind == RecordKind::Switch {
+            self.current.insert(cpu, record.tid);
+        }
+    }
+
+    /// The CPU goes to a thread, and the one before is in that state.
+    pub(crate) fn switch(&mut self, cpu: u16, at: u64, tid: u32, state: u8) {
+        let record = SchedRecord { tid, state, ..SchedRecord::default() };
+        self.event(cpu, at, RecordKind::Switch, record);
+    }
+
+    /// Whoever has that CPU wakes a thread.
+    pub(crate) fn wakes(&mut self, cpu: u16, at: u64, tid: u32) {
+        self.event(cpu, at, RecordKind::Waking, SchedRecord { tid, ..SchedRecord::default() });
+    }
+
+    /// An interrupt on that CPU wakes a thread.
+    pub(crate) fn interrupt_wakes(&mut self, cpu: u16, at: u64, tid: u32) {
+        let flags = sched_flags::FROM_INTERRUPT;
+        let record = SchedRecord { tid, flags, ..SchedRecord::default() };
+        self.event(cpu, at, RecordKind::Waking, record);
+    }
+
+    pub(crate) fn task(&mut self, cpu: u16, at: u64, kind: RecordKind, task: (u32, u32, &str)) {
+        let (tid, tgid, name) = task;
+        let mut comm = [0; 16];
+        comm[..name.len()].copy_from_slice(name.as_bytes());
+        let stamp = Stamp::new(at, kind);
+        let record = TaskRecord { stamp, tid, tgid, comm, ..TaskRecord::default() };
+        let lane = Lane::new(LaneKind::Task, cpu);
+        let data = record.as_bytes().to_vec();
+        let chunk = self.chunk(lane, (at, at), (u32::MAX, TaskRecord::SIZE), data);
+        self.activity.feed(chunk);
+    }
+
+    /// Puts what happened on a CPU into a chunk.
+    pub(crate) fn take_chunk(&mut self, cpu: u16) -> Option<Chunk> {
+        let (before, events) = self.waiting.remove(&cpu)?;
+        let data = events.iter().flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
+        let times = (events[0].0, events[events.len() - 1].0);
+        let lane = Lane::new(LaneKind::Sched, cpu);
+        Some(self.chunk(lane, times, (before, SchedRecord::SIZE), data))
+    }
+
+    /// All that happened so far arrives, and nothing of before these ticks comes any more.
+    pub(crate) fn until(&mut self, now: u64) {
+        for cpu in self.waiting.keys().copied().collect::<Vec<_>>() {
+            if let Some(chunk) = self.take_chunk(cpu) {
+                self.activity.feed(chunk);
+            }
+        }
+        self.activity.nothing_before(Ticks(now));
+    }
+
+    pub(crate) fn second(&self, number: usize) -> &Interval {
+        &self.activity.history()[number]
+    }
+
+    pub(crate) fn thread(&self, second: usize, tid: u32) -> ThreadActivity {
+        let threads = &self.second(second).threads;
+        let thread = threads.iter().find(|thread| thread.tid == tid);
+        *thread.unwrap_or_else(|| panic!("{tid} is not among {threads:#?}"))
+    }
+}
