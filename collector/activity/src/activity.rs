@@ -14,6 +14,9 @@ use syscollect_store::{Chunk, Definition};
 
 /// Clock readings without which no record comes.
 const FIRST_READINGS: u64 = 2;
+/// How long the first second waits for the list of who sleeps, seconds: without it, what began
+/// before the recording counts from when it is first heard of.
+const LONGEST_LISTING: u64 = 2;
 /// How far behind a recording this may be, seconds: where it stood still for longer, as a machine
 /// that sleeps does, it goes on from now.
 const MOST_BEHIND: u64 = 60;
@@ -30,6 +33,10 @@ pub struct Activity {
     /// Ticks of a second; 0 until that is known.
     second: u64,
     readings: u64,
+    /// Threads were listed.
+    is_listed: bool,
+    /// When the first second begins at the latest.
+    begins_by: Option<u64>,
     /// Where the present second ends, once there is one.
     end: Option<u64>,
     /// Seconds so far.
@@ -94,6 +101,7 @@ impl Activity {
                 info.cpus.iter().for_each(|cpu| self.machine.add_cpu(cpu.cpu));
             }
             Ok(Some(Definition::Processes(list))) => {
+                self.is_listed = true;
                 for process in &list {
                     self.names.add(process);
                     for thread in &process.threads {
@@ -113,6 +121,9 @@ impl Activity {
         if self.second == 0 || self.readings < FIRST_READINGS {
             return;
         }
+        let latest = now.0.saturating_add(self.second.saturating_mul(LONGEST_LISTING));
+        let begins_by = *self.begins_by.get_or_insert(latest);
+        let may_begin = self.is_listed || now.0 >= begins_by;
         let Self { records, machine, names, history, end, number, second, left_out, .. } = self;
         let mut seconds = Seconds { machine, names, history, end, number, second: *second };
         records.take_each(|lane, at, record| seconds.on(lane, at.0, &record));
@@ -120,7 +131,9 @@ impl Activity {
             let from = seconds.machine.left_out(cpu);
             seconds.history.mark_incomplete(from);
         }
-        seconds.until(now.0);
+        if may_begin || seconds.end.is_some() {
+            seconds.until(now.0);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::wakers::WakerShare;
 use syscollect_model::Ticks;
 
 /// One second of a recording's time. All times are ticks of the recording's clock, so that sums are
-/// exact: see [`share`](Self::share) and [`seconds`](Self::seconds).
+/// exact: see [`share`](Self::share) and [`nanoseconds`](Self::nanoseconds).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
     /// Which one since the first, counting from 0.
@@ -48,9 +48,10 @@ impl Interval {
         if self.ticks == 0 { 0.0 } else { ticks as f64 / self.ticks as f64 }
     }
 
-    /// The same in seconds: an interval is one.
-    pub fn seconds(&self, ticks: u64) -> f64 {
-        self.share(ticks)
+    /// The same in nanoseconds, of which an interval has a billion.
+    pub fn nanoseconds(&self, ticks: u64) -> u64 {
+        let ticks = u128::from(ticks) * 1_000_000_000;
+        u64::try_from(ticks / u128::from(self.ticks.max(1))).unwrap_or(u64::MAX)
     }
 
     /// What it takes in memory, bytes.

@@ -4,7 +4,7 @@
 use crate::record::flight;
 use crate::{completions, export, flamegraph, info, man, record, report};
 #[cfg(target_os = "linux")]
-use crate::{doctor, probes, symbolize};
+use crate::{doctor, probes, symbolize, top};
 use clap::{Parser, Subcommand};
 
 #[cfg(target_os = "linux")]
@@ -15,6 +15,7 @@ Examples:
   sudo syscollect -- make -j8            ... while a command runs
   sudo syscollect -p 1234                only process 1234, its threads and children
   sudo syscollect flight                 keep the newest events, for `syscollect snapshot`
+  sudo syscollect top                    what the machine does, each second
   syscollect probes list 1234            what there is to probe in process 1234
   syscollect doctor                      what this machine can record, and what is missing
 
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     /// End a running flight recorder
     Stop(flight::StopArgs),
+    #[cfg(target_os = "linux")]
+    /// Show what the machine does, each second, in the terminal
+    Top(Box<top::TopArgs>),
     /// Turn a capture into a file that a viewer opens
     Export(export::Args),
     /// Say what a capture holds, and what it lost

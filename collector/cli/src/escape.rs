@@ -8,6 +8,7 @@
 use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use syscollect_model::is_unprintable;
 
 /// One value, such as a name or a path, without what a terminal obeys.
@@ -127,8 +128,47 @@ pub(crate) fn print_styled(words: Arguments<'_>, style: Style) {
 }
 
 fn to_stderr(text: &str) {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lines) = &mut *held {
+        lines.extend(text.lines().map(str::to_owned));
+        let excess = lines.len().saturating_sub(MOST_HELD);
+        lines.drain(..excess);
+        return;
+    }
+    drop(held);
     // Nobody is left to be told of an error.
     let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Lines that wait while something else has the terminal: the newest.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+const MOST_HELD: usize = 100;
+
+/// While this lives, what would go to standard error waits.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct HeldLines(());
+
+#[cfg(target_os = "linux")]
+impl HeldLines {
+    pub(crate) fn begin() -> Self {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        Self(())
+    }
+
+    /// The lines that came so far, which whoever asks shows.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for HeldLines {
+    fn drop(&mut self) {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        held.into_iter().flatten().for_each(|line| to_stderr(&(line + "\n")));
+    }
 }
 
 /// A finished text for standard output, in the colours of `style`.

@@ -45,6 +45,8 @@ mod owner;
 mod probes;
 mod record;
 mod report;
+#[cfg(target_os = "linux")]
+mod screen;
 #[cfg_attr(windows, allow(dead_code))]
 mod signals;
 mod source;
@@ -59,6 +61,8 @@ mod symbols;
 mod terminal;
 mod time_range;
 mod timings;
+#[cfg(target_os = "linux")]
+mod top;
 mod units;
 mod usage;
 
@@ -92,6 +96,8 @@ fn main() -> ExitCode {
         Some(Command::Status(args)) => record::flight::status(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Stop(args)) => record::flight::stop(&args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Top(args)) => top::run(*args, program_start),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),

@@ -63,6 +63,7 @@ mod samples;
 pub(crate) mod semaphores;
 mod starts;
 mod survival;
+mod top;
 mod tracefs;
 mod triggers;
 mod two_recorders;
@@ -136,6 +137,8 @@ const TESTS: &[Test] = &[
     test!("flight-executions" named, flight_executions::executions),
     test!("flight-zones", flight_zones::open_zones),
     test!("triggers", triggers::triggers, needs "user_probes"),
+    test!("top", top::figures),
+    test!("top-terminal", top::terminal),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),

@@ -50,6 +50,7 @@ impl Recorder {
         let lane = Lane::new(LaneKind::Clock, 0);
         let chunk = recorder.chunk(lane, (0, SECOND), (u32::MAX, ClockRecord::SIZE), data);
         recorder.activity.feed(chunk);
+        recorder.listed(&[]);
         recorder.activity.nothing_before(Ticks(0));
         recorder
     }

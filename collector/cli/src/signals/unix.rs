@@ -106,7 +106,10 @@ fn end_soon() {
 fn end_now() {
     const WORDS: &[u8] = b"syscollect: ended at once; unfinished files end in .partial\n";
     #[cfg(target_os = "linux")]
-    syscollect_capture::restore_session();
+    {
+        crate::screen::give_back();
+        syscollect_capture::restore_session();
+    }
     let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: poll, write and _exit are async-signal-safe; the structure and the text outlive the
     // calls. Whoever does not read the messages is not waited for.

@@ -380,6 +380,21 @@ impl SubjectArgs {
     }
 }
 
+impl Subject {
+    /// The whole machine, and nothing that is not always recorded.
+    pub(super) fn machine() -> Self {
+        Self {
+            pids: Vec::new(),
+            unwind: Unwind::Auto,
+            unwind_memory: None,
+            cross_check_every: 0,
+            jvm: false,
+            probes: Vec::new(),
+            tracepoints: Vec::new(),
+        }
+    }
+}
+
 impl SystemOptions {
     /// Whether no process's end ends the recording.
     pub(crate) fn is_endless(&self) -> bool {

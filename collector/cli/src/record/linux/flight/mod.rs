@@ -13,10 +13,12 @@ mod places;
 mod queue;
 mod taking;
 mod trigger_args;
+mod viewed;
 mod watching;
 
 pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
 pub(crate) use options::FlightArgs;
+pub(crate) use viewed::{ViewedArgs, ViewedFlight, ViewedStatus};
 
 use super::recorder::{KernelRecorders, Recorder};
 use super::{System, TICK};

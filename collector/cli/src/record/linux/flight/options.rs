@@ -98,32 +98,10 @@ impl FlightArgs {
     ///
     /// When the current folder cannot be told, or a file of triggers cannot be read.
     pub(super) fn finish(self) -> Result<FlightOptions> {
-        let system = SystemOptions {
-            rotate: None,
-            bundling: None,
-            stop_at: None,
-            only: false,
-            mode: BufferMode::Overwrite,
-            buffer_span: self.keep,
-            subject: self.subject.finish()?,
-        };
+        let subject = self.subject.finish()?;
         let triggers = self.triggers.all()?;
-        check_recorded(&triggers, &system.subject, self.events.gpu)?;
-        let recording = Options {
-            duration: None,
-            output: Output::Default,
-            export: None,
-            keep: KeepCapture::Always,
-            force: false,
-            fail_on_loss: false,
-            timings: false,
-            command: Vec::new(),
-            frequency: self.events.freq,
-            stacks: self.events.stacks,
-            buffer_bytes: self.buffer,
-            gpu: self.events.gpu,
-            system,
-        };
+        check_recorded(&triggers, &subject, self.events.gpu)?;
+        let recording = recording(subject, self.events, self.buffer, self.keep);
         Ok(FlightOptions {
             recording,
             folder: self.folder,
@@ -132,6 +110,38 @@ impl FlightArgs {
             group: self.group,
             socket: self.socket,
         })
+    }
+}
+
+/// What is recorded where the newest events are kept: no longer than `keep`, if that is said.
+pub(super) fn recording(
+    subject: Subject,
+    events: EventArgs,
+    buffer_bytes: usize,
+    keep: Option<Duration>,
+) -> Options {
+    Options {
+        duration: None,
+        output: Output::Default,
+        export: None,
+        keep: KeepCapture::Always,
+        force: false,
+        fail_on_loss: false,
+        timings: false,
+        command: Vec::new(),
+        frequency: events.freq,
+        stacks: events.stacks,
+        buffer_bytes,
+        gpu: events.gpu,
+        system: SystemOptions {
+            rotate: None,
+            bundling: None,
+            stop_at: None,
+            only: false,
+            mode: BufferMode::Overwrite,
+            buffer_span: keep,
+            subject,
+        },
     }
 }
 

@@ -1,0 +1,122 @@
+//! A terminal that is taken as a whole, and given back whatever ends the program: in order, by an
+//! error, by a panic, or by a signal.
+//!
+//! Giving it back is two system calls, so that a signal handler can do it, too.
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGABRT, SIGQUIT};
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// The other screen, with no cursor; and back, with what may have been changed besides.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
+
+/// How the terminal was; null before it was ever taken.
+static MODES: AtomicPtr<libc::termios> = AtomicPtr::new(std::ptr::null_mut());
+/// It is taken.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The terminal, taken as a whole until this is dropped: keys arrive one by one and unseen, Ctrl-C
+/// among them, and what is written lies on a screen of its own.
+#[derive(Debug)]
+pub(crate) struct Screen(());
+
+impl Screen {
+    /// Takes it.
+    ///
+    /// # Errors
+    ///
+    /// Standard input or output is no terminal.
+    pub(crate) fn take() -> Result<Self> {
+        let modes = modes().context("cannot read keys: standard input is no terminal")?;
+        let raw = raw(&modes);
+        // It is kept for good: a signal may look at any time.
+        let before = MODES.swap(Box::into_raw(Box::new(modes)), Ordering::AcqRel);
+        debug_assert!(before.is_null(), "it is taken once");
+        give_back_at_sudden_ends()?;
+        IS_TAKEN.store(true, Ordering::Release);
+        let screen = Self(());
+        // SAFETY: `raw` is initialised and outlives the call.
+        if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const raw) } != 0 {
+            return Err(io::Error::last_os_error()).context("cannot read single keys");
+        }
+        let mut out = io::stdout();
+        out.write_all(ENTER).and_then(|()| out.flush()).context("cannot write to the terminal")?;
+        Ok(screen)
+    }
+}
+
+impl Screen {
+    /// Whether it still is: a panic of any thread gives it back.
+    pub(crate) fn is_taken(&self) -> bool {
+        IS_TAKEN.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back, if it is taken. Async-signal-safe.
+pub(crate) fn give_back() {
+    if !IS_TAKEN.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    let modes = MODES.load(Ordering::Acquire);
+    // SAFETY: tcsetattr and write are async-signal-safe. The modes are never freed, and were set
+    // before the terminal was taken.
+    unsafe {
+        libc::write(libc::STDOUT_FILENO, LEAVE.as_ptr().cast(), LEAVE.len());
+        libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes);
+    }
+}
+
+fn modes() -> io::Result<libc::termios> {
+    let mut modes = MaybeUninit::uninit();
+    // SAFETY: the pointer is to a termios of ours, which the call fills where it succeeds.
+    unsafe {
+        match libc::tcgetattr(libc::STDIN_FILENO, modes.as_mut_ptr()) {
+            0 => Ok(modes.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn raw(modes: &libc::termios) -> libc::termios {
+    let mut raw = *modes;
+    // SAFETY: the pointer is to a termios of ours.
+    unsafe { libc::cfmakeraw(&raw mut raw) };
+    raw
+}
+
+/// A panic says what it says on the screen of before; signals that end the program where it stands
+/// give the terminal back first.
+fn give_back_at_sudden_ends() -> Result<()> {
+    static ONCE: Once = Once::new();
+    let mut result = Ok(());
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+        for signal in [SIGQUIT, SIGABRT] {
+            let end = move || {
+                give_back();
+                // What the signal does without us; it is async-signal-safe.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            };
+            // SAFETY: the handler makes async-signal-safe calls only, and does not panic.
+            let registered = unsafe { signal_hook::low_level::register(signal, end) };
+            if let Err(error) = registered {
+                result = Err(error).context("cannot watch for signals");
+            }
+        }
+    });
+    result
+}

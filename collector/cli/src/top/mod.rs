@@ -1,0 +1,263 @@
+//! `syscollect top`: what the machine does, each second, in a terminal or as lines.
+//!
+//! A flight recorder runs in this process. Its chunks are taken some times a second and made
+//! seconds of, which the view shows; nothing wakes it for an event, and what it is too slow for is
+//! left out, counted and shown. What is held is written where somebody asks for it.
+
+mod cost;
+mod draw;
+mod lines;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use crate::escape::HeldLines;
+use crate::record::flight::{ViewedArgs, ViewedFlight};
+use crate::screen::Screen;
+use crate::signals::{self, Stop, StopEvent};
+use crate::terminal::Terminal;
+use crate::usage::usage;
+use anyhow::{Context, Result, bail};
+use cost::OwnCost;
+use draw::{Shown, draw};
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event::{self, Event, KeyEventKind};
+use rows::{Column, Selection, Subject};
+use std::io::{IsTerminal, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use syscollect_activity::Activity;
+use syscollect_capture::Teed;
+use syscollect_model::StopReason;
+use view::{Request, View};
+
+/// How often it is looked what came: nothing wakes this view.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Keys that are read before what came is looked at again.
+const MOST_KEYS: usize = 100;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo syscollect top                           the machine, each second, until q
+  sudo syscollect top --sort wait               who waits longest for a CPU first
+  sudo syscollect top --folder /var/tmp         where the key s writes snapshots
+  sudo syscollect top --once                    one second as text, for scripts
+  sudo syscollect top --seconds 10 --json       ten seconds, a JSON object on a line each
+  sudo syscollect top --once --by processes --filter postgres
+
+h shows the keys. Times are exact: each context switch counts. Of one second, the times that all
+threads were on a CPU and the time that it was idle are one second; where records are missing, the
+rest is \"not known\" and the second is marked as incomplete.";
+
+/// The arguments as they are written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TopArgs {
+    /// Print one second and end: no terminal is needed
+    #[arg(long, conflicts_with = "seconds")]
+    once: bool,
+
+    /// Print so many seconds, one after the other, and end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+
+    /// Print a JSON object for each second, with all rows; times in nanoseconds
+    #[arg(long)]
+    json: bool,
+
+    /// Threads, or processes
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    by: Subject,
+
+    /// Which rows come first
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t)]
+    sort: Column,
+
+    /// Only names that contain this, whatever the case, or this number
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    filter: String,
+
+    /// How many rows are printed of each second
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rows: usize,
+
+    #[command(flatten)]
+    recording: ViewedArgs,
+}
+
+/// Shows the machine until it is stopped.
+pub(crate) fn run(args: TopArgs, program_start: Instant) -> Result<ExitCode> {
+    let TopArgs { once, seconds, json, by, sort, filter, rows, recording } = args;
+    let seconds = if once { Some(1) } else { seconds };
+    let terminal = stdin().is_terminal() && stdout().is_terminal();
+    if seconds.is_none() && !terminal {
+        let message = "there is no terminal to show it in: --once prints one second, --seconds N \
+                       prints N of them";
+        return Err(usage(message.into()).into());
+    }
+    if json && seconds.is_none() {
+        return Err(usage("--json prints: it needs --once or --seconds N".into()).into());
+    }
+    let (sender, events) = channel();
+    let abandon = signals::watch(sender)?;
+    abandon.takes_snapshots();
+    if seconds.is_none() {
+        // What it reads keys with has sockets, which cannot be made once the recorder has confined
+        // itself.
+        event::poll(Duration::ZERO).context("cannot read keys")?;
+    }
+    let Some(flight) = ViewedFlight::begin(recording, Activity::wants, &abandon, program_start)?
+    else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    flight.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
+    let mut top = Top {
+        flight,
+        activity: Activity::default(),
+        cost: OwnCost::default(),
+        noted: None,
+        events,
+    };
+    top.cost.note(&top.flight.status(), 0, Instant::now());
+    let selection = Selection { subject: by, sort, filter, ..Selection::default() };
+    let shown = match seconds {
+        Some(seconds) => top.print(&Printed { selection, seconds, rows, json }),
+        None => top.show(View { selection, ..View::default() }),
+    };
+    abandon.writing();
+    let ended = top.flight.end(StopReason::Interrupt);
+    shown.and(ended).map(|()| ExitCode::SUCCESS)
+}
+
+/// What is printed.
+struct Printed {
+    selection: Selection,
+    seconds: u32,
+    rows: usize,
+    json: bool,
+}
+
+struct Top {
+    flight: ViewedFlight,
+    activity: Activity,
+    cost: OwnCost,
+    /// The newest second at which the cost was looked at.
+    noted: Option<u64>,
+    events: Receiver<StopEvent>,
+}
+
+impl Top {
+    /// Takes what came; whether a second is over.
+    fn look(&mut self) -> bool {
+        for teed in self.flight.take() {
+            match teed {
+                Teed::Chunk(chunk) => self.activity.feed(chunk),
+                Teed::LeftOut(lane, chunks) => self.activity.left_out(lane, chunks),
+                Teed::NothingBefore(ticks) => self.activity.nothing_before(ticks),
+            }
+        }
+        let newest = self.activity.history().back().map(|second| second.number);
+        if newest == self.noted {
+            return false;
+        }
+        self.noted = newest;
+        let unseen = self.activity.missed_chunks();
+        self.cost.note(&self.flight.status(), unseen, Instant::now());
+        true
+    }
+
+    /// Whether a signal asks to end; another one asks for a snapshot.
+    fn is_stopped(&self) -> bool {
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                StopEvent::Signal(Stop::User1) => self.flight.snapshot("SIGUSR1"),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// Prints seconds as they end.
+    fn print(&mut self, printed: &Printed) -> Result<()> {
+        let mut next = 0;
+        while next < u64::from(printed.seconds) {
+            std::thread::sleep(LOOK_EVERY);
+            if self.is_stopped() {
+                return Ok(());
+            }
+            if !self.look() {
+                continue;
+            }
+            let first = next;
+            let seconds = self.activity.history().iter();
+            for second in seconds.skip_while(|second| second.number < first) {
+                if next == u64::from(printed.seconds) {
+                    break;
+                }
+                next = second.number + 1;
+                match printed.json {
+                    true => lines::print_json(second, &self.cost)?,
+                    false => {
+                        lines::print_text(second, &self.cost, &printed.selection, printed.rows)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows seconds on the whole terminal, until somebody has seen enough.
+    fn show(&mut self, mut view: View) -> Result<()> {
+        let is_coloured = Terminal::stdout().style().is_coloured();
+        let lines = HeldLines::begin();
+        let screen = Screen::take()?;
+        let mut terminal = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(stdout()))
+            .context("cannot draw on the terminal")?;
+        let mut is_changed = true;
+        loop {
+            is_changed |= self.look();
+            if let Some(line) = lines.take().pop() {
+                view.message = line;
+                is_changed = true;
+            }
+            if !screen.is_taken() {
+                bail!("a part of the program failed");
+            }
+            if std::mem::take(&mut is_changed) {
+                let history = self.activity.history();
+                let shown = Shown { history, cost: &self.cost, is_coloured };
+                let drawn = terminal.draw(|frame| {
+                    if let Some(cursor) = draw(&shown, &mut view, frame.buffer_mut()) {
+                        frame.set_cursor_position(cursor);
+                    }
+                });
+                drawn.context("cannot draw on the terminal")?;
+            }
+            if self.is_stopped() {
+                return Ok(());
+            }
+            let mut wait = LOOK_EVERY;
+            for _ in 0..MOST_KEYS {
+                if !event::poll(wait).context("cannot read keys")? {
+                    break;
+                }
+                wait = Duration::ZERO;
+                is_changed = true;
+                let Event::Key(key) = event::read().context("cannot read keys")? else { continue };
+                if key.kind == KeyEventKind::Release {
+                    continue;
+                }
+                match view.key(key, self.activity.history()) {
+                    Some(Request::Quit) => return Ok(()),
+                    Some(Request::Snapshot) => {
+                        view.message = "writes a snapshot".into();
+                        self.flight.snapshot("top");
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}

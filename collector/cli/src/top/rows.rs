@@ -1,0 +1,280 @@
+//! The rows of a table: threads or processes of a second, as far as they are asked for, in order.
+
+use crate::escape::printable;
+use syscollect_activity::{Interval, TaskTimes, ThreadName, Waker, WakerShare};
+
+/// What the rows are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Subject {
+    /// Threads
+    #[default]
+    Threads,
+    /// Processes, with the sums of their threads
+    Processes,
+}
+
+/// A column, by which rows can be sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Column {
+    /// The number of the thread or process
+    Id,
+    /// The process that a thread is of; how many threads of a process did anything
+    Of,
+    /// The name
+    Name,
+    /// Time on a CPU
+    #[default]
+    Cpu,
+    /// Runnable, but others had the CPU
+    Wait,
+    /// Blocked uninterruptibly, mostly by disks
+    Unint,
+    /// Blocked interruptibly: asleep
+    Sleep,
+    /// How often it left a CPU
+    Switches,
+    /// How often it was woken
+    Wakeups,
+    /// The longest wait for a CPU that ended
+    MaxWait,
+    /// Who woke it most
+    Waker,
+}
+
+impl Column {
+    /// All of them, from left to right.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Id,
+        Self::Of,
+        Self::Name,
+        Self::Cpu,
+        Self::Wait,
+        Self::Unint,
+        Self::Sleep,
+        Self::Switches,
+        Self::Wakeups,
+        Self::MaxWait,
+        Self::Waker,
+    ];
+
+    /// What stands above it.
+    pub(super) fn title(self, subject: Subject) -> &'static str {
+        match (self, subject) {
+            (Self::Id, Subject::Threads) => "TID",
+            (Self::Id, Subject::Processes) | (Self::Of, Subject::Threads) => "PID",
+            (Self::Of, Subject::Processes) => "THREADS",
+            (Self::Name, _) => "NAME",
+            (Self::Cpu, _) => "CPU%",
+            (Self::Wait, _) => "WAIT%",
+            (Self::Unint, _) => "UNINT%",
+            (Self::Sleep, _) => "SLEEP%",
+            (Self::Switches, _) => "SWITCHES",
+            (Self::Wakeups, _) => "WAKEUPS",
+            (Self::MaxWait, _) => "MAX-WAIT",
+            (Self::Waker, Subject::Threads) => "WOKEN BY",
+            (Self::Waker, Subject::Processes) => "",
+        }
+    }
+
+    /// Its width, and how wide a table has to be that has it. The last one takes what is left.
+    pub(super) fn widths(self) -> Widths {
+        let (width, least) = match self {
+            Self::Id => (7, 0),
+            Self::Of => (7, 100),
+            Self::Name => (16, 0),
+            Self::Cpu => (6, 0),
+            Self::Wait => (6, 40),
+            Self::Unint => (6, 52),
+            Self::Sleep => (6, 60),
+            Self::Switches => (8, 66),
+            Self::Wakeups => (8, 100),
+            Self::MaxWait => (8, 76),
+            Self::Waker => (8, 80),
+        };
+        Widths { width, least }
+    }
+
+    /// Text begins at the left, figures end at the right.
+    pub(super) fn is_text(self) -> bool {
+        matches!(self, Self::Name | Self::Waker)
+    }
+}
+
+/// How much room a column takes, and when it is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Widths {
+    pub(super) width: u16,
+    pub(super) least: u16,
+}
+
+/// Which rows are asked for, and in which order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) subject: Subject,
+    pub(super) sort: Column,
+    pub(super) is_reversed: bool,
+    /// Part of a name, whatever its case, or a number.
+    pub(super) filter: String,
+    /// Only threads of this process.
+    pub(super) of_process: Option<u32>,
+}
+
+/// A thread, a process, or the sum of those that are not kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    /// `None` of a sum.
+    pub(super) id: Option<u32>,
+    /// The process of a thread, the number of threads of a process.
+    pub(super) of: u32,
+    /// What a terminal obeys is escaped.
+    pub(super) name: String,
+    pub(super) times: TaskTimes,
+    pub(super) switches: u64,
+    /// Of these, how often it was preempted.
+    pub(super) preempted: Option<u32>,
+    pub(super) wakeups: u64,
+    pub(super) longest_wait: u64,
+    pub(super) waker: Option<WakerShare>,
+}
+
+/// The rows of a second.
+pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
+    let mut rows: Vec<Row> = match selection.subject {
+        Subject::Threads => threads(second, selection.of_process),
+        Subject::Processes => processes(second),
+    };
+    let filter = selection.filter.to_lowercase();
+    if !filter.is_empty() {
+        rows.retain(|row| {
+            let id = row.id.is_some_and(|id| id.to_string() == filter);
+            id || row.of.to_string() == filter && selection.subject == Subject::Threads
+                || row.name.to_lowercase().contains(&filter)
+        });
+    }
+    sort(&mut rows, selection);
+    let others = match selection.subject {
+        Subject::Threads => second.other_threads,
+        Subject::Processes => second.other_processes,
+    };
+    // Nobody can say which of them they would be.
+    if others.count > 0 && filter.is_empty() && selection.of_process.is_none() {
+        rows.push(Row {
+            id: None,
+            of: 0,
+            name: format!("{} others", others.count),
+            times: others.times,
+            switches: others.switches,
+            preempted: None,
+            wakeups: others.wakeups,
+            longest_wait: 0,
+            waker: None,
+        });
+    }
+    rows
+}
+
+fn threads(second: &Interval, of_process: Option<u32>) -> Vec<Row> {
+    let threads = second.threads.iter();
+    let asked = threads.filter(|thread| of_process.is_none_or(|pid| thread.pid == pid));
+    let row = |thread: &syscollect_activity::ThreadActivity| Row {
+        id: Some(thread.tid),
+        of: thread.pid,
+        name: shown_name(thread.name, thread.has_ended),
+        times: thread.times,
+        switches: u64::from(thread.switches),
+        preempted: Some(thread.preempted),
+        wakeups: u64::from(thread.wakeups),
+        longest_wait: thread.longest_wait,
+        waker: thread.waker,
+    };
+    asked.map(row).collect()
+}
+
+fn processes(second: &Interval) -> Vec<Row> {
+    let row = |process: &syscollect_activity::ProcessActivity| Row {
+        id: Some(process.pid),
+        of: process.threads,
+        name: match process.pid {
+            0 => "(not known)".into(),
+            _ => shown_name(process.name, false),
+        },
+        times: process.times,
+        switches: process.switches,
+        preempted: None,
+        wakeups: process.wakeups,
+        longest_wait: process.longest_wait,
+        waker: None,
+    };
+    second.processes.iter().map(row).collect()
+}
+
+/// A name without what a terminal obeys; that of a thread that ended has a mark.
+fn shown_name(name: Option<ThreadName>, has_ended: bool) -> String {
+    let name = name.map_or_else(|| "?".to_owned(), |name| printable(&name.to_string()));
+    if has_ended { format!("{name} +") } else { name }
+}
+
+/// The largest first, but names from A to Z and numbers from the smallest.
+fn sort(rows: &mut [Row], selection: &Selection) {
+    let key = |row: &Row| match selection.sort {
+        Column::Id => u64::from(row.id.unwrap_or(0)),
+        Column::Of if selection.subject == Subject::Threads => u64::from(row.of),
+        Column::Of => u64::MAX - u64::from(row.of),
+        Column::Name | Column::Waker => 0,
+        Column::Cpu => u64::MAX - row.times.running,
+        Column::Wait => u64::MAX - row.times.runnable,
+        Column::Unint => u64::MAX - row.times.uninterruptible,
+        Column::Sleep => u64::MAX - row.times.interruptible,
+        Column::Switches => u64::MAX - row.switches,
+        Column::Wakeups => u64::MAX - row.wakeups,
+        Column::MaxWait => u64::MAX - row.longest_wait,
+    };
+    let text = |row: &Row| match selection.sort {
+        Column::Name => row.name.to_lowercase(),
+        Column::Waker => waker_text(row.waker).to_lowercase(),
+        _ => String::new(),
+    };
+    rows.sort_by_cached_key(|row| (key(row), text(row), row.id));
+    if selection.is_reversed {
+        rows.reverse();
+    }
+}
+
+/// Who woke it most: a name, and the number where there is room.
+pub(super) fn waker_text(waker: Option<WakerShare>) -> String {
+    match waker.map(|share| share.waker) {
+        None => String::new(),
+        Some(Waker::Thread(0, _)) => "idle".into(),
+        Some(Waker::Thread(tid, name)) => format!("{} {tid}", shown_name(name, false)),
+        Some(Waker::Interrupt) => "interrupt".into(),
+        Some(Waker::Several) => "several".into(),
+        Some(Waker::Unknown) => "not known".into(),
+    }
+}
+
+/// What stands in a cell.
+pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subject) -> String {
+    let percent = |ticks| format!("{:.1}", second.share(ticks) * 100.0);
+    match column {
+        Column::Id => row.id.map(|id| id.to_string()).unwrap_or_default(),
+        Column::Of if row.id.is_none() || (row.of == 0 && subject == Subject::Threads) => {
+            String::new()
+        }
+        Column::Of => row.of.to_string(),
+        Column::Name => row.name.clone(),
+        Column::Cpu => percent(row.times.running),
+        Column::Wait => percent(row.times.runnable),
+        Column::Unint => percent(row.times.uninterruptible),
+        Column::Sleep => percent(row.times.interruptible),
+        Column::Switches => row.switches.to_string(),
+        Column::Wakeups => row.wakeups.to_string(),
+        Column::MaxWait if row.longest_wait == 0 => String::new(),
+        Column::MaxWait => duration(second, row.longest_wait),
+        Column::Waker => waker_text(row.waker),
+    }
+}
+
+/// A time of that second as people write it.
+pub(super) fn duration(second: &Interval, ticks: u64) -> String {
+    syscollect_model::duration(second.nanoseconds(ticks))
+}

@@ -1,0 +1,241 @@
+//! The view of the machine in the terminal: its figures against the kernel's own, and the terminal
+//! as it was whatever ends it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::context::{Context, finish, json_lines, number, signal, until, wait};
+
+/// Nanoseconds by which a thread's own reading and the records of it may differ: it reads before it
+/// ends.
+const READING_NS: u64 = 3_000_000;
+
+/// Threads that work for known shares of the time, from before the first to after the last: what
+/// was shown of each in all seconds together is what the kernel counted of it. On each CPU the
+/// times are one second.
+pub(crate) fn figures(context: &Context) -> Result<String> {
+    let mut command = context.command(&["top", "--seconds", "7", "--json", "--freq", "99"]);
+    command.args(["--stacks", "none", "--buffer", "32M"]).stdout(Stdio::piped());
+    let mut top = command.stderr(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(top.stdout.take().context("it has no output")?);
+    let mut printed = String::new();
+    lines.read_line(&mut printed)?;
+    let told = finish(Command::new(&context.load).args(["shares", "3"]))?;
+    ensure!(told.status.success(), "the threads failed: {}", told.stderr);
+    lines.read_to_string(&mut printed)?;
+    let output = wait(top)?;
+    ensure!(output.status.success(), "top ended with {}:\n{}", output.status, output.stderr);
+
+    let seconds = json_lines(&printed)?;
+    ensure!(seconds.len() == 7, "{} seconds instead of 7:\n{}", seconds.len(), output.stderr);
+    for second in &seconds {
+        ensure!(second["incomplete"] == false, "a second is incomplete: {}", second["recorder"]);
+        for cpu in list(second, "cpus")? {
+            let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|part| number(cpu, part));
+            let [busy, idle, unknown] = parts;
+            let sum = busy? + idle? + unknown?;
+            // Each is rounded down.
+            ensure!((999_999_997..=1_000_000_000).contains(&sum), "{cpu} is {sum} ns");
+        }
+    }
+    let mut compared = Vec::new();
+    for thread in json_lines(&told.stdout)? {
+        let (tid, name) = (number(&thread, "tid")?, &thread["name"]);
+        let sum = |part: &str| sum_of(&seconds, tid, part);
+        let (running, waiting) = (sum("running_ns")?, sum("runnable_ns")?);
+        let (own_running, own_waiting) =
+            (number(&thread, "running_ns")?, number(&thread, "waiting_ns")?);
+        // The kernel counts waits from where a thread is put into a queue, which is a moment after
+        // it was woken, or much later where another CPU has to do it.
+        let compared_times = [
+            ("on a CPU", running, own_running, READING_NS + own_running / 200),
+            ("waiting for one", waiting, own_waiting, 3 * READING_NS + own_waiting / 10),
+        ];
+        for (what, shown, counted, allowed) in compared_times {
+            ensure!(
+                shown.abs_diff(counted) <= allowed,
+                "{name}: {shown} ns shown {what}, {counted} ns counted by the kernel"
+            );
+        }
+        let [shown, counted] = [running, own_running].map(|ns| ns as f64 / 1e6);
+        compared.push(format!("{name} {shown:.1} of {counted:.1} ms"));
+    }
+    ensure!(compared.len() == 4, "only {compared:?}");
+    Ok(compared.join(", "))
+}
+
+fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>> {
+    value[key].as_array().with_context(|| format!("there is no list of {key}"))
+}
+
+/// A time of a thread in all seconds.
+fn sum_of(seconds: &[Value], tid: u64, part: &str) -> Result<u64> {
+    let mut sum = 0;
+    for second in seconds {
+        for thread in list(second, "threads")?.iter().filter(|thread| thread["tid"] == tid) {
+            sum += number(&thread["times"], part)?;
+        }
+    }
+    Ok(sum)
+}
+
+/// Most of what a terminal shows that is told where it is not what it should be.
+const TOLD: usize = 1500;
+
+/// The view on a terminal of 80 by 24: it shows the machine, a key writes a snapshot and the path of
+/// it is shown; a key or SIGTERM ends it, and the terminal is as it was. SIGKILL apart, the same
+/// holds where it is ended at once.
+pub(crate) fn terminal(context: &Context) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let shown = PseudoTerminal::open()?;
+    let top = shown.start(context, folder.path())?;
+    shown.until("Run-queue")?;
+    ensure!(!shown.is_canonical()?, "keys do not arrive one by one");
+    shown.type_keys(b"ps")?;
+    shown.until(".syscap")?;
+    let snapshots = || {
+        let names = fs::read_dir(folder.path()).into_iter().flatten().flatten();
+        let is_one = |name: &str| name.starts_with("snapshot-") && name.ends_with(".syscap");
+        names.filter(|file| file.file_name().to_str().is_some_and(is_one)).count()
+    };
+    until("the snapshot", || (snapshots() == 1).then_some(()))?;
+    shown.type_keys(b"q")?;
+    shown.ended(top, Some(0))?;
+    let mut ends = Vec::new();
+    for (name, number) in [("SIGTERM", libc::SIGTERM), ("SIGQUIT", libc::SIGQUIT)] {
+        let shown = PseudoTerminal::open()?;
+        let top = shown.start(context, folder.path())?;
+        shown.until("Run-queue")?;
+        signal(top.id(), number);
+        shown.ended(top, (number == libc::SIGTERM).then_some(0))?;
+        ends.push(name);
+    }
+    let piped = context.run(&["top"])?;
+    ensure!(
+        piped.status.code() == Some(2) && piped.stderr.contains("--once"),
+        "without a terminal: {} {}",
+        piped.status,
+        piped.stderr
+    );
+    Ok(format!("a key, {} give the terminal back", ends.join(" and ")))
+}
+
+/// A terminal, and what was written to it.
+struct PseudoTerminal {
+    master: File,
+    side: OwnedFd,
+    written: Arc<Mutex<Vec<u8>>>,
+    modes: libc::termios,
+}
+
+impl PseudoTerminal {
+    fn open() -> Result<Self> {
+        let (mut master, mut side) = (-1, -1);
+        let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the pointers are to values of ours that outlive the call, or null.
+        let opened = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut side,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &raw const size as *mut _,
+            )
+        };
+        ensure!(opened == 0, "no pseudo terminal: {}", io::Error::last_os_error());
+        // SAFETY: both were opened here, for nobody else.
+        let (master, side) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(side)) };
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let (mut read, into) = (master.try_clone()?, Arc::clone(&written));
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = read.read(&mut part) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..length]);
+            }
+        });
+        let modes = modes(&side)?;
+        Ok(Self { master, side, written, modes })
+    }
+
+    fn start(&self, context: &Context, folder: &Path) -> Result<Child> {
+        let mut command = context.command(&["top", "--freq", "99", "--buffer", "32M"]);
+        command.arg("--folder").arg(folder);
+        let side = || self.side.try_clone().map(Stdio::from);
+        command.stdin(side()?).stdout(side()?).stderr(side()?).env("TERM", "xterm-256color");
+        // SAFETY: between fork and exec two system calls are made; nothing is allocated.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        Ok(command.spawn()?)
+    }
+
+    /// All that was written: what did not change is not written again, so that words of a line
+    /// may be apart.
+    fn text(&self) -> String {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&written).into_owned()
+    }
+
+    fn end(&self) -> String {
+        let text = self.text();
+        let chars = text.chars().count();
+        text.chars().skip(chars.saturating_sub(TOLD)).collect()
+    }
+
+    /// Waits until that was written.
+    fn until(&self, what: &str) -> Result<()> {
+        until(what, || self.text().contains(what).then_some(()))
+            .with_context(|| format!("the terminal shows:\n{:?}", self.end()))
+    }
+
+    fn type_keys(&self, keys: &[u8]) -> Result<()> {
+        Ok((&self.master).write_all(keys)?)
+    }
+
+    /// Whether it gives whole lines only.
+    fn is_canonical(&self) -> Result<bool> {
+        Ok(modes(&self.side)?.c_lflag & libc::ICANON != 0)
+    }
+
+    /// The view has ended, and the terminal is as it was.
+    fn ended(&self, mut top: Child, code: Option<i32>) -> Result<()> {
+        let status = top.wait()?;
+        ensure!(status.code() == code, "it ended with {status}:\n{:?}", self.end());
+        let after = modes(&self.side)?;
+        let flags =
+            |modes: &libc::termios| [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag];
+        ensure!(flags(&after) == flags(&self.modes), "the terminal is in another mode");
+        until("the screen of before", || {
+            let text = self.text();
+            let left = text.rfind("\u{1b}[?1049l")?;
+            let cursor = text.rfind("\u{1b}[?25h")?;
+            (text.rfind("\u{1b}[?1049h")? < left && text.rfind("\u{1b}[?25l")? < cursor)
+                .then_some(())
+        })
+        .with_context(|| format!("{:?}", self.end()))
+    }
+}
+
+fn modes(terminal: &OwnedFd) -> Result<libc::termios> {
+    let mut modes = MaybeUninit::uninit();
+    // SAFETY: the pointer is to a termios of ours, which the call fills where it succeeds.
+    unsafe {
+        let read = libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr());
+        ensure!(read == 0, "cannot read modes: {}", io::Error::last_os_error());
+        Ok(modes.assume_init())
+    }
+}
