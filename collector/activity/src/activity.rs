@@ -5,6 +5,7 @@ use crate::interval::Interval;
 use crate::machine::Machine;
 use crate::names::{Named, Names, ThreadName};
 use crate::rows;
+use crate::zones::Zones;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use syscollect_merge::{LiveRecord, LiveRecords};
@@ -21,7 +22,7 @@ const LONGEST_LISTING: u64 = 2;
 /// that sleeps does, it goes on from now.
 const MOST_BEHIND: u64 = 60;
 /// Definitions that are read, by their names in JSON.
-const DEFINITIONS: [&str; 2] = ["session", "processes"];
+const DEFINITIONS: [&str; 3] = ["session", "processes", "clients"];
 
 /// What a recording that goes on says of each second: see the [`crate`].
 #[derive(Default)]
@@ -29,6 +30,7 @@ pub struct Activity {
     records: LiveRecords,
     machine: Machine,
     names: Names,
+    zones: Zones,
     history: History,
     /// Ticks of a second; 0 until that is known.
     second: u64,
@@ -41,6 +43,8 @@ pub struct Activity {
     end: Option<u64>,
     /// Seconds so far.
     number: u64,
+    /// No record of before comes any more.
+    now: u64,
     /// CPUs of which chunks were left out behind what is to be decided on next.
     left_out: Vec<u16>,
     /// Chunks that were left out so far.
@@ -50,14 +54,15 @@ pub struct Activity {
 impl Activity {
     /// Whether chunks of such lanes are to be fed.
     pub fn wants(kind: LaneKind) -> bool {
-        use LaneKind::{Clock, Definition, Sched, Task};
-        matches!(kind, Definition | Clock | Task | Sched)
+        use LaneKind::{Clock, Definition, Sched, Task, Zone, ZoneLog};
+        matches!(kind, Definition | Clock | Task | Sched | Zone | ZoneLog)
     }
 
     /// The next chunk of its lane.
     pub fn feed(&mut self, chunk: Chunk) {
         match chunk.header.lane.kind {
             LaneKind::Definition => self.define(&chunk.data),
+            LaneKind::ZoneLog => self.zones.names.feed(&chunk.data),
             kind if Self::wants(kind) => {
                 if kind == LaneKind::Clock {
                     self.readings += u64::from(chunk.header.records);
@@ -73,6 +78,9 @@ impl Activity {
         self.missed += chunks;
         match lane.kind {
             LaneKind::Sched => self.left_out.push(lane.index),
+            // A log is only names: what lacks one is counted.
+            LaneKind::ZoneLog => {}
+            LaneKind::Zone => self.zones.left_out(self.now.saturating_add(self.second)),
             _ => self.machine.mark_incomplete(),
         }
     }
@@ -100,6 +108,10 @@ impl Activity {
                 }
                 info.cpus.iter().for_each(|cpu| self.machine.add_cpu(cpu.cpu));
             }
+            Ok(Some(Definition::Clients(list))) => {
+                self.records.add_programs(&list);
+                self.zones.names.add_programs(&list);
+            }
             Ok(Some(Definition::Processes(list))) => {
                 self.is_listed = true;
                 for process in &list {
@@ -118,14 +130,17 @@ impl Activity {
     /// No record of before these ticks comes any more: the seconds that are over by then are made.
     pub fn nothing_before(&mut self, now: Ticks) {
         self.records.nothing_before(now);
+        self.now = self.now.max(now.0);
         if self.second == 0 || self.readings < FIRST_READINGS {
             return;
         }
         let latest = now.0.saturating_add(self.second.saturating_mul(LONGEST_LISTING));
         let begins_by = *self.begins_by.get_or_insert(latest);
         let may_begin = self.is_listed || now.0 >= begins_by;
-        let Self { records, machine, names, history, end, number, second, left_out, .. } = self;
-        let mut seconds = Seconds { machine, names, history, end, number, second: *second };
+        let Self { records, machine, names, zones, history, end, number, second, left_out, .. } =
+            self;
+        let second = *second;
+        let mut seconds = Seconds { machine, names, zones, history, end, number, second };
         records.take_each(|lane, at, record| seconds.on(lane, at.0, &record));
         for cpu in left_out.drain(..) {
             let from = seconds.machine.left_out(cpu);
@@ -141,6 +156,7 @@ impl Activity {
 struct Seconds<'a> {
     machine: &'a mut Machine,
     names: &'a mut Names,
+    zones: &'a mut Zones,
     history: &'a mut History,
     end: &'a mut Option<u64>,
     number: &'a mut u64,
@@ -157,6 +173,7 @@ impl Seconds<'_> {
             // What was before is no whole second.
             None => {
                 self.machine.close(now, |_, _, _| {});
+                self.zones.close();
                 *self.end = Some(now.saturating_add(self.second));
             }
         }
@@ -180,11 +197,18 @@ impl Seconds<'_> {
     }
 
     fn close(&mut self, end: u64) {
-        let Self { machine, names, history, number, second, .. } = self;
+        let Self { machine, names, zones, history, number, second, .. } = self;
         let interval = machine.close(end, |threads, unfollowed, interval| {
             rows::keep(interval, threads, unfollowed, names);
         });
-        history.push(Interval { number: **number, ..interval });
+        let (zones, other_zones, zones_incomplete) = zones.close();
+        history.push(Interval {
+            number: **number,
+            zones,
+            other_zones,
+            zones_incomplete,
+            ..interval
+        });
         **number += 1;
         names.forget_ended(end.saturating_sub(*second));
     }
@@ -201,11 +225,16 @@ impl Seconds<'_> {
                     let gap = self.machine.chunk(lane.index, at, *current_tid, *is_missing);
                     self.mark_incomplete(gap);
                 }
+                LaneKind::Zone => {}
                 // Who ended, and who is called how by now, is not told again.
                 _ if *is_missing => self.machine.mark_incomplete(),
                 _ => {}
             },
             LiveRecord::Task(record) => self.on_task(at, record),
+            LiveRecord::ZoneStart(chunk, is_missing) => {
+                self.zones.chunk(lane, chunk, *is_missing);
+            }
+            LiveRecord::Zone(words) => self.zones.on(lane, at, words),
             _ => {}
         }
     }
@@ -241,6 +270,9 @@ impl Seconds<'_> {
             }
             RecordKind::Exit => {
                 self.machine.exits(tid, Named { pid: tgid, name: ThreadName::new(&comm) });
+                if tid == tgid {
+                    self.zones.ended(tgid);
+                }
             }
             _ => {}
         }

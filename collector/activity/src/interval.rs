@@ -3,6 +3,7 @@
 use crate::histogram::Histogram;
 use crate::names::ThreadName;
 use crate::wakers::WakerShare;
+use std::sync::Arc;
 use syscollect_model::Ticks;
 
 /// One second of a recording's time. All times are ticks of the recording's clock, so that sums are
@@ -36,6 +37,13 @@ pub struct Interval {
     pub switches: u64,
     /// Wakeups.
     pub wakeups: u64,
+    /// Zones and frames of instrumented programs that ended, by what they are called, those with
+    /// most time first.
+    pub zones: Vec<ZoneActivity>,
+    /// How many ended besides: more names than are kept, or of no known name.
+    pub other_zones: u64,
+    /// Of zones and frames something is missing.
+    pub zones_incomplete: bool,
     /// Threads that were made.
     pub new_threads: u64,
     /// Threads that ended.
@@ -60,8 +68,45 @@ impl Interval {
             + self.cpus.capacity() * size_of::<CpuActivity>()
             + self.threads.capacity() * size_of::<ThreadActivity>()
             + self.processes.capacity() * size_of::<ProcessActivity>()
+            + self.zones.capacity() * (size_of::<ZoneActivity>() + SHORT_NAME)
             + self.latency.heap_bytes()
     }
+}
+
+/// What a name takes, which several seconds share.
+const SHORT_NAME: usize = 64;
+
+/// What something is that programs say begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SpanKind {
+    /// A zone, of a thread or async.
+    Zone,
+    /// A frame.
+    Frame,
+}
+
+/// Zones or frames of one name of a process that ended. Times are ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneActivity {
+    /// What they are.
+    pub kind: SpanKind,
+    /// Whose.
+    pub pid: u32,
+    /// What the program calls them, of any kind: whoever shows it has to escape what a terminal
+    /// obeys.
+    pub name: Arc<str>,
+    /// How many ended.
+    pub count: u64,
+    /// How long they took together; what lies within another one counts twice.
+    pub total: u64,
+    /// What half of them did not exceed, up to an eighth too large,
+    pub p50: u64,
+    /// what nine of ten,
+    pub p90: u64,
+    /// and what 99 of a hundred.
+    pub p99: u64,
+    /// The longest, exactly.
+    pub longest: u64,
 }
 
 /// What a CPU did. The three times together are the interval.

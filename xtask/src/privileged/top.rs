@@ -24,20 +24,7 @@ const READING_NS: u64 = 3_000_000;
 /// was shown of each in all seconds together is what the kernel counted of it. On each CPU the
 /// times are one second.
 pub(crate) fn figures(context: &Context) -> Result<String> {
-    let mut command = context.command(&["top", "--seconds", "7", "--json", "--freq", "99"]);
-    command.args(["--stacks", "none", "--buffer", "32M"]).stdout(Stdio::piped());
-    let mut top = command.stderr(Stdio::piped()).spawn()?;
-    let mut lines = BufReader::new(top.stdout.take().context("it has no output")?);
-    let mut printed = String::new();
-    lines.read_line(&mut printed)?;
-    let told = finish(Command::new(&context.load).args(["shares", "3"]))?;
-    ensure!(told.status.success(), "the threads failed: {}", told.stderr);
-    lines.read_to_string(&mut printed)?;
-    let output = wait(top)?;
-    ensure!(output.status.success(), "top ended with {}:\n{}", output.status, output.stderr);
-
-    let seconds = json_lines(&printed)?;
-    ensure!(seconds.len() == 7, "{} seconds instead of 7:\n{}", seconds.len(), output.stderr);
+    let (seconds, told) = watched(context, 7, &["shares", "3"])?;
     for second in &seconds {
         ensure!(second["incomplete"] == false, "a second is incomplete: {}", second["recorder"]);
         for cpu in list(second, "cpus")? {
@@ -49,7 +36,7 @@ pub(crate) fn figures(context: &Context) -> Result<String> {
         }
     }
     let mut compared = Vec::new();
-    for thread in json_lines(&told.stdout)? {
+    for thread in told {
         let (tid, name) = (number(&thread, "tid")?, &thread["name"]);
         let sum = |part: &str| sum_of(&seconds, tid, part);
         let (running, waiting) = (sum("running_ns")?, sum("runnable_ns")?);
@@ -72,6 +59,45 @@ pub(crate) fn figures(context: &Context) -> Result<String> {
     }
     ensure!(compared.len() == 4, "only {compared:?}");
     Ok(compared.join(", "))
+}
+
+/// What is shown of a program's zones, in all seconds together, is what it says it marked.
+pub(crate) fn zones(context: &Context) -> Result<String> {
+    let (seconds, told) = watched(context, 6, &["marks", "2", "2000"])?;
+    let marked: u64 = told.iter().map(|thread| number(thread, "zones")).sum::<Result<_>>()?;
+    let (mut named, mut others) = (0, 0);
+    for second in &seconds {
+        ensure!(second["zones_incomplete"] == false, "zones are missing");
+        others += number(second, "other_zones")?;
+        for zones in list(second, "zones")?.iter().filter(|zones| zones["name"] == "turn") {
+            named += number(zones, "count")?;
+            let longest = number(zones, "longest_ns")?;
+            ensure!(number(zones, "p50_ns")? <= longest && longest > 0, "{zones}");
+        }
+    }
+    ensure!(
+        marked == 4000 && named + others == marked && others < marked / 2,
+        "{named} zones and {others} others are shown of {marked}"
+    );
+    Ok(format!("{named} zones of {marked}, {others} whose name came too late"))
+}
+
+/// What is printed of so many seconds, in the first of which a load begins, and what that says.
+fn watched(context: &Context, seconds: usize, load: &[&str]) -> Result<(Vec<Value>, Vec<Value>)> {
+    let mut command = context.command(&["top", "--json", "--freq", "99", "--stacks", "none"]);
+    command.args(["--buffer", "32M", "--seconds", &seconds.to_string()]);
+    let mut top = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(top.stdout.take().context("it has no output")?);
+    let mut printed = String::new();
+    lines.read_line(&mut printed)?;
+    let told = finish(Command::new(&context.load).args(load))?;
+    ensure!(told.status.success(), "the load failed: {}", told.stderr);
+    lines.read_to_string(&mut printed)?;
+    let output = wait(top)?;
+    ensure!(output.status.success(), "top ended with {}:\n{}", output.status, output.stderr);
+    let shown = json_lines(&printed)?;
+    ensure!(shown.len() == seconds, "{} seconds:\n{}", shown.len(), output.stderr);
+    Ok((shown, json_lines(&told.stdout)?))
 }
 
 fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>> {

@@ -4,9 +4,10 @@ mod model;
 mod recorder;
 
 use recorder::{MS, Recorder, SECOND};
-use syscollect_activity::{CpuActivity, TaskTimes, Waker, WakerShare};
+use syscollect_activity::{CpuActivity, SpanKind, TaskTimes, Waker, WakerShare, ZoneActivity};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{RecordKind, SchedRecord, task_state};
+use syscollect_zone_protocol::{Event, FramePhase};
 
 const SLEEPS: u8 = task_state::INTERRUPTIBLE;
 const WAITS_FOR_DISK: u8 = task_state::UNINTERRUPTIBLE;
@@ -262,4 +263,83 @@ fn a_recording_that_stood_still_for_long_goes_on_from_now() {
     assert!(seconds[1].is_incomplete);
     assert_eq!(seconds[2].start.0, 3600 * SECOND);
     assert_eq!(cpu_times(&recorder, 2, 0), [1000, 0, 0]);
+}
+
+fn begins(location: u32) -> Event {
+    Event::ZoneBegin { location, depth: 0 }
+}
+
+const ENDS: Event = Event::ZoneEnd { depth: 0 };
+
+#[test]
+fn zones_and_frames_count_in_the_second_in_which_they_end() {
+    let mut recorder = Recorder::new(1);
+    recorder.program(1, 70);
+    let [request, other, same] = [(0, "request"), (1, "other"), (2, "request")]
+        .map(|(number, name)| recorder.place(1, 4096 * number, name));
+    let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
+    recorder.items(
+        1,
+        3,
+        &[
+            (100 * MS, begins(request)),
+            (110 * MS, ENDS),
+            (200 * MS, begins(same)),
+            (230 * MS, ENDS),
+            (300 * MS, mark),
+            (316 * MS, mark),
+            (332 * MS, mark),
+            (900 * MS, begins(other)),
+            (1100 * MS, ENDS),
+        ],
+    );
+    recorder.until(2 * SECOND);
+    let [first, second] = [0, 1].map(|number| recorder.second(number).clone());
+    let told = |zone: &ZoneActivity| {
+        (zone.kind, zone.pid, zone.name.to_string(), zone.count, zone.total / MS, zone.longest / MS)
+    };
+    assert_eq!(
+        first.zones.iter().map(told).collect::<Vec<_>>(),
+        [
+            (SpanKind::Zone, 70, "request".into(), 2, 40, 30),
+            (SpanKind::Frame, 70, "Frame".into(), 2, 32, 16),
+        ]
+    );
+    assert_eq!(
+        second.zones.iter().map(told).collect::<Vec<_>>(),
+        [(SpanKind::Zone, 70, "other".into(), 1, 200, 200)]
+    );
+    assert_eq!((first.other_zones, first.zones_incomplete), (0, false));
+    assert_eq!(first.zones[0].p50, first.zones[0].p50.clamp(10 * MS, 10 * MS + 10 * MS / 8));
+}
+
+#[test]
+fn zones_of_no_known_name_and_of_more_places_than_are_kept_are_counted() {
+    let mut recorder = Recorder::new(1);
+    recorder.program(1, 70);
+    let zones: Vec<(u64, Event)> = (0..5000)
+        .flat_map(|number| [(number * 10, begins(number as u32)), (number * 10 + 5, ENDS)])
+        .collect();
+    recorder.items(1, 3, &zones);
+    recorder.until(SECOND);
+    let second = recorder.second(0);
+    assert_eq!((second.zones.len(), second.other_zones), (0, 5000));
+}
+
+#[test]
+fn frames_that_may_have_ended_in_what_was_left_out_are_not_made_longer() {
+    let mut recorder = Recorder::new(1);
+    recorder.program(1, 70);
+    let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
+    recorder.items(1, 3, &[(100 * MS, mark)]);
+    recorder.until(200 * MS);
+    recorder.activity.left_out(Lane::new(LaneKind::Zone, 3), 1);
+    recorder.items(1, 4, &[(400 * MS, mark), (500 * MS, mark)]);
+    recorder.items(1, 4, &[(1300 * MS, mark), (1310 * MS, mark)]);
+    recorder.until(2 * SECOND);
+    assert!(recorder.second(0).zones.is_empty() && recorder.second(0).zones_incomplete);
+    assert_eq!(
+        (recorder.second(1).zones[0].count, recorder.second(1).zones[0].total),
+        (1, 10 * MS)
+    );
 }

@@ -3,8 +3,14 @@
 use std::collections::BTreeMap;
 use syscollect_activity::{Activity, Interval, ThreadActivity};
 use syscollect_model::{CpuInfo, Lane, LaneKind, SessionInfo, Ticks};
-use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp, TaskRecord, sched_flags};
-use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, KnownSleep, KnownThread};
+use syscollect_records::{
+    ClockRecord, RecordKind, SchedRecord, Stamp, TaskRecord, ZoneChunk, ZoneLogChunk, sched_flags,
+};
+use syscollect_store::{
+    Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
+};
+use syscollect_zone_protocol::log::{EntryWords, Location};
+use syscollect_zone_protocol::{Event, Item};
 
 /// Ticks of a second, and of a millisecond.
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -164,5 +170,46 @@ impl Recorder {
         let threads = &self.second(second).threads;
         let thread = threads.iter().find(|thread| thread.tid == tid);
         *thread.unwrap_or_else(|| panic!("{tid} is not among {threads:#?}"))
+    }
+
+    /// There is an instrumented program of that number.
+    pub(crate) fn program(&mut self, client: u32, pid: u32) {
+        let program = ClientDefinition { client, pid, ..ClientDefinition::default() };
+        self.define(&Definition::Clients(vec![program]));
+    }
+
+    /// An entry of the log of a program, at that position of it; its number.
+    pub(crate) fn log(&mut self, client: u32, position: u32, entry: &EntryWords) -> u32 {
+        let mut data = ZoneLogChunk { client, position, reserved: 0 }.as_bytes().to_vec();
+        data.extend(entry.header().to_le_bytes());
+        entry.body().iter().for_each(|word| data.extend(word.to_le_bytes()));
+        let size = data.len();
+        let lane = Lane::new(LaneKind::ZoneLog, 0);
+        let chunk = self.chunk(lane, (0, 0), (u32::MAX, size), data);
+        self.activity.feed(chunk);
+        position / 8 + 1
+    }
+
+    pub(crate) fn place(&mut self, client: u32, position: u32, name: &str) -> u32 {
+        let mut entry = EntryWords::new();
+        let name = name.as_bytes();
+        entry.location(Location { line: 1, color: 0, name, function: b"", file: b"" });
+        self.log(client, position, &entry)
+    }
+
+    /// Items of a thread of a program, which has a lane of that number.
+    pub(crate) fn items(&mut self, client: u32, thread: u16, events: &[(u64, Event)]) {
+        let chunk = ZoneChunk { client, tid: u32::from(thread), owner: 1, reserved: 0 };
+        let mut data = chunk.as_bytes().to_vec();
+        for (ticks, event) in events {
+            let item = Item::Stamped { ticks: *ticks, event: *event };
+            item.encode().iter().for_each(|word| data.extend(word.to_le_bytes()));
+        }
+        let size = data.len();
+        let times = (events[0].0, events[events.len() - 1].0);
+        let lane = Lane::new(LaneKind::Zone, thread);
+        let mut chunk = self.chunk(lane, times, (u32::MAX, size), data);
+        chunk.header.stride = 0;
+        self.activity.feed(chunk);
     }
 }

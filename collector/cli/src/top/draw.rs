@@ -18,9 +18,10 @@ const BAR_WIDTH: usize = 9;
 
 const HELP: &[&str] = &[
     "up, down, page up/down, home, end   mark a row",
-    "p  processes      t  threads        Enter  the marked process's threads",
+    "p  processes   t  threads   z  zones and frames of instrumented programs",
+    "Enter  the marked process's threads   Esc  all, back",
     "<  >  sort by the column beside     r  the other way round",
-    "/  show only names that contain a text, or a number    Esc  all, back",
+    "/  show only names that contain a text, or a number",
     "space  pause, go on",
     "left, right  a second back, forward   [ ]  ten seconds",
     "s  write a snapshot of what is held   q  quit",
@@ -102,6 +103,7 @@ impl Canvas<'_> {
         let mut title = match view.selection.subject {
             Subject::Threads => "syscollect top: threads".to_owned(),
             Subject::Processes => "syscollect top: processes".to_owned(),
+            Subject::Zones => "syscollect top: zones and frames".to_owned(),
         };
         if let Some(pid) = view.selection.of_process {
             title += &format!(" of process {pid}");
@@ -114,12 +116,14 @@ impl Canvas<'_> {
             (Some(_), 0) => "paused".to_owned(),
             (Some(_), newer) => format!("paused, {newer} s ago"),
         };
-        if second.is_incomplete {
+        let shows_zones = view.selection.subject == Subject::Zones;
+        let is_incomplete = second.is_incomplete || (shows_zones && second.zones_incomplete);
+        if is_incomplete {
             state = format!("INCOMPLETE: records are missing  {state}");
         }
         self.text(0, &title, self.area.width, Style::new().add_modifier(Modifier::BOLD));
         let x = self.area.width.saturating_sub(state.len() as u16);
-        let style = match second.is_incomplete {
+        let style = match is_incomplete {
             true => self.colour(Color::Red).add_modifier(Modifier::BOLD),
             false => Style::new(),
         };
@@ -181,10 +185,11 @@ impl Canvas<'_> {
         self.text(0, &" ".repeat(self.area.width.into()), self.area.width, style);
         let subject = view.selection.subject;
         let mut x = 0;
-        for column in shown(self.area.width) {
-            let width = self.width(column, x);
+        let sort = view.selection.sort.or_usual(subject);
+        for column in shown(self.area.width, subject) {
+            let width = self.width(column, x, subject);
             let title = column.title(subject);
-            let is_sorted = column == view.selection.sort;
+            let is_sorted = column == sort;
             let style = if is_sorted { style.add_modifier(Modifier::BOLD) } else { style };
             let title = if is_sorted { format!("{title}*") } else { title.to_owned() };
             self.cell(column, x, width, &title, style);
@@ -202,8 +207,8 @@ impl Canvas<'_> {
             self.text(0, &" ".repeat(self.area.width.into()), self.area.width, style);
         }
         let mut x = 0;
-        for column in shown(self.area.width) {
-            let width = self.width(column, x);
+        for column in shown(self.area.width, subject) {
+            let width = self.width(column, x, subject);
             self.cell(column, x, width, &cell(second, row, column, subject), style);
             x += width + 1;
         }
@@ -211,10 +216,10 @@ impl Canvas<'_> {
     }
 
     /// The last column takes what is left.
-    fn width(&self, column: Column, x: u16) -> u16 {
-        match column {
-            Column::Waker => self.area.width.saturating_sub(x),
-            column => column.widths().width,
+    fn width(&self, column: Column, x: u16, subject: Subject) -> u16 {
+        match Column::of(subject).last() {
+            Some(last) if *last == column && column.is_text() => self.area.width.saturating_sub(x),
+            _ => column.widths(subject).width,
         }
     }
 
@@ -237,7 +242,7 @@ impl Canvas<'_> {
             let x = typed.chars().count().min(usize::from(self.area.width.saturating_sub(1)));
             return (y < self.area.height).then_some(Position::new(x as u16, y));
         }
-        let keys = "q quit h help p processes t threads / filter <> sort space pause s snapshot";
+        let keys = "q quit h help p processes t threads z zones / filter <> sort space s snapshot";
         let (text, style) = match view.message.is_empty() {
             true => (keys, self.colour(Color::Cyan)),
             false => (view.message.as_str(), Style::new().add_modifier(Modifier::BOLD)),
@@ -248,8 +253,9 @@ impl Canvas<'_> {
 }
 
 /// The columns that a table of that width has.
-fn shown(width: u16) -> impl Iterator<Item = Column> {
-    Column::ALL.into_iter().filter(move |column| column.widths().least <= width)
+fn shown(width: u16, subject: Subject) -> impl Iterator<Item = Column> {
+    let columns = Column::of(subject).iter().copied();
+    columns.filter(move |column| column.widths(subject).least <= width)
 }
 
 /// `  3 ||||      45.3`.
@@ -298,6 +304,17 @@ pub(super) fn latency(second: &Interval) -> String {
 
 /// What a row has no column for.
 fn details(second: &Interval, row: &Row) -> String {
+    if let Some(zones) = &row.zones {
+        let text = |ticks| duration(second, ticks);
+        return format!(
+            "{}: p50 {}, p90 {}, p99 {}, longest {}",
+            row.name,
+            text(zones.p50),
+            text(zones.p90),
+            text(zones.p99),
+            text(zones.longest)
+        );
+    }
     let percent = |ticks| second.share(ticks) * 100.0;
     let mut text = row.id.map(|id| format!("{id} {}:", row.name)).unwrap_or_default();
     if let Some(preempted) = row.preempted {

@@ -2,12 +2,14 @@
 
 use super::cost::OwnCost;
 use super::draw::latency;
-use super::rows::{Column, Selection, cell, rows};
+use super::rows::{Column, Selection, Subject, cell, rows};
 use crate::escape;
 use crate::terminal::Style;
 use anyhow::Result;
 use serde_json::{Value, json};
-use syscollect_activity::{Interval, OtherActivity, TaskTimes, ThreadName, Waker, WakerShare};
+use syscollect_activity::{
+    Interval, OtherActivity, SpanKind, TaskTimes, ThreadName, Waker, WakerShare,
+};
 use syscollect_model::grouped;
 
 /// A table as wide as all of its columns.
@@ -33,10 +35,10 @@ pub(super) fn text(
     );
     text += &format!("{}\n{}\n", latency(second), cost.line());
     let subject = selection.subject;
-    text += &line(|column| column.title(subject).to_owned());
+    text += &line(subject, |column| column.title(subject).to_owned());
     let rows = rows(second, selection);
     for row in rows.iter().take(most) {
-        text += &line(|column| cell(second, row, column, subject));
+        text += &line(subject, |column| cell(second, row, column, subject));
     }
     if rows.len() > most {
         text += &format!("and {} more\n", rows.len() - most);
@@ -44,12 +46,12 @@ pub(super) fn text(
     text
 }
 
-fn line(cell: impl Fn(Column) -> String) -> String {
-    let cells = Column::ALL.map(|column| {
-        let (cell, width) = (cell(column), usize::from(column.widths().width));
+fn line(subject: Subject, cell: impl Fn(Column) -> String) -> String {
+    let cells = Column::of(subject).iter().map(|column| {
+        let (cell, width) = (cell(*column), usize::from(column.widths(subject).width));
         if column.is_text() { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
     });
-    cells.join(" ").trim_end().to_owned() + "\n"
+    cells.collect::<Vec<_>>().join(" ").trim_end().to_owned() + "\n"
 }
 
 pub(super) fn print_text(
@@ -104,6 +106,22 @@ fn json(second: &Interval, cost: &OwnCost) -> Value {
             "longest_wait_ns": ns(process.longest_wait),
         })
     });
+    let zones = second.zones.iter().map(|zones| {
+        json!({
+            "kind": match zones.kind {
+                SpanKind::Zone => "zone",
+                SpanKind::Frame => "frame",
+            },
+            "pid": zones.pid,
+            "name": &*zones.name,
+            "count": zones.count,
+            "total_ns": ns(zones.total),
+            "p50_ns": ns(zones.p50),
+            "p90_ns": ns(zones.p90),
+            "p99_ns": ns(zones.p99),
+            "longest_ns": ns(zones.longest),
+        })
+    });
     json!({
         "schema_version": 1,
         "second": second.number,
@@ -125,6 +143,9 @@ fn json(second: &Interval, cost: &OwnCost) -> Value {
         "other_threads": others(second, &second.other_threads),
         "processes": processes.collect::<Vec<_>>(),
         "other_processes": others(second, &second.other_processes),
+        "zones": zones.collect::<Vec<_>>(),
+        "other_zones": second.other_zones,
+        "zones_incomplete": second.zones_incomplete,
         "recorder": {
             "cpu_percent": cost.cpu_percent,
             "view_percent": cost.view_percent,

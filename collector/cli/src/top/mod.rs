@@ -67,7 +67,7 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     json: bool,
 
-    /// Threads, or processes
+    /// Threads, processes, or zones
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     by: Subject,
 

@@ -1,7 +1,12 @@
 //! The rows of a table: threads or processes of a second, as far as they are asked for, in order.
 
 use crate::escape::printable;
-use syscollect_activity::{Interval, TaskTimes, ThreadName, Waker, WakerShare};
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+use syscollect_activity::{
+    Interval, OtherActivity, SpanKind, TaskTimes, ThreadName, Waker, WakerShare, ZoneActivity,
+};
+use syscollect_model::grouped;
 
 /// What the rows are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -11,6 +16,8 @@ pub(super) enum Subject {
     Threads,
     /// Processes, with the sums of their threads
     Processes,
+    /// Zones and frames of instrumented programs
+    Zones,
 }
 
 /// A column, by which rows can be sorted.
@@ -39,29 +46,54 @@ pub(super) enum Column {
     MaxWait,
     /// Who woke it most
     Waker,
+    /// Of zones: a zone or a frame
+    Kind,
+    /// How many ended
+    Count,
+    /// How long they took together
+    Time,
+    /// What half of them did not exceed
+    P50,
+    /// What nine of ten did not exceed
+    P90,
+    /// What 99 of a hundred did not exceed
+    P99,
+    /// The longest
+    Longest,
 }
 
 impl Column {
-    /// All of them, from left to right.
-    pub(super) const ALL: [Self; 11] = [
-        Self::Id,
-        Self::Of,
-        Self::Name,
-        Self::Cpu,
-        Self::Wait,
-        Self::Unint,
-        Self::Sleep,
-        Self::Switches,
-        Self::Wakeups,
-        Self::MaxWait,
-        Self::Waker,
-    ];
+    /// Those of a table, from left to right.
+    pub(super) fn of(subject: Subject) -> &'static [Self] {
+        use Column::{
+            Count, Cpu, Id, Kind, Longest, MaxWait, Name, Of, P50, P90, P99, Sleep, Switches, Time,
+            Unint, Wait, Waker, Wakeups,
+        };
+        match subject {
+            Subject::Threads => {
+                &[Id, Of, Name, Cpu, Wait, Unint, Sleep, Switches, Wakeups, MaxWait, Waker]
+            }
+            Subject::Processes => {
+                &[Id, Of, Name, Cpu, Wait, Unint, Sleep, Switches, Wakeups, MaxWait]
+            }
+            Subject::Zones => &[Of, Kind, Count, Time, P50, P90, P99, Longest, Name],
+        }
+    }
+
+    /// This one, or what that table is sorted by where it has no such column.
+    pub(super) fn or_usual(self, subject: Subject) -> Self {
+        match subject {
+            subject if Self::of(subject).contains(&self) => self,
+            Subject::Zones => Self::Time,
+            Subject::Threads | Subject::Processes => Self::Cpu,
+        }
+    }
 
     /// What stands above it.
     pub(super) fn title(self, subject: Subject) -> &'static str {
         match (self, subject) {
             (Self::Id, Subject::Threads) => "TID",
-            (Self::Id, Subject::Processes) | (Self::Of, Subject::Threads) => "PID",
+            (Self::Id, _) | (Self::Of, Subject::Threads | Subject::Zones) => "PID",
             (Self::Of, Subject::Processes) => "THREADS",
             (Self::Name, _) => "NAME",
             (Self::Cpu, _) => "CPU%",
@@ -71,14 +103,21 @@ impl Column {
             (Self::Switches, _) => "SWITCHES",
             (Self::Wakeups, _) => "WAKEUPS",
             (Self::MaxWait, _) => "MAX-WAIT",
-            (Self::Waker, Subject::Threads) => "WOKEN BY",
-            (Self::Waker, Subject::Processes) => "",
+            (Self::Waker, _) => "WOKEN BY",
+            (Self::Kind, _) => "KIND",
+            (Self::Count, _) => "COUNT",
+            (Self::Time, _) => "TIME%",
+            (Self::P50, _) => "P50",
+            (Self::P90, _) => "P90",
+            (Self::P99, _) => "P99",
+            (Self::Longest, _) => "LONGEST",
         }
     }
 
     /// Its width, and how wide a table has to be that has it. The last one takes what is left.
-    pub(super) fn widths(self) -> Widths {
+    pub(super) fn widths(self, subject: Subject) -> Widths {
         let (width, least) = match self {
+            Self::Of if subject == Subject::Zones => (7, 0),
             Self::Id => (7, 0),
             Self::Of => (7, 100),
             Self::Name => (16, 0),
@@ -90,13 +129,18 @@ impl Column {
             Self::Wakeups => (8, 100),
             Self::MaxWait => (8, 76),
             Self::Waker => (8, 80),
+            Self::Kind => (5, 100),
+            Self::Count => (8, 0),
+            Self::Time => (7, 30),
+            Self::P50 | Self::P99 | Self::Longest => (8, 60),
+            Self::P90 => (8, 100),
         };
         Widths { width, least }
     }
 
     /// Text begins at the left, figures end at the right.
     pub(super) fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Waker)
+        matches!(self, Self::Name | Self::Waker | Self::Kind)
     }
 }
 
@@ -135,6 +179,8 @@ pub(super) struct Row {
     pub(super) wakeups: u64,
     pub(super) longest_wait: u64,
     pub(super) waker: Option<WakerShare>,
+    /// What a row of zones has instead.
+    pub(super) zones: Option<ZoneActivity>,
 }
 
 /// The rows of a second.
@@ -142,12 +188,13 @@ pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
     let mut rows: Vec<Row> = match selection.subject {
         Subject::Threads => threads(second, selection.of_process),
         Subject::Processes => processes(second),
+        Subject::Zones => second.zones.iter().map(zones).collect(),
     };
     let filter = selection.filter.to_lowercase();
     if !filter.is_empty() {
         rows.retain(|row| {
             let id = row.id.is_some_and(|id| id.to_string() == filter);
-            id || row.of.to_string() == filter && selection.subject == Subject::Threads
+            id || row.of.to_string() == filter && selection.subject != Subject::Processes
                 || row.name.to_lowercase().contains(&filter)
         });
     }
@@ -155,6 +202,7 @@ pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
     let others = match selection.subject {
         Subject::Threads => second.other_threads,
         Subject::Processes => second.other_processes,
+        Subject::Zones => OtherActivity { count: second.other_zones, ..Default::default() },
     };
     // Nobody can say which of them they would be.
     if others.count > 0 && filter.is_empty() && selection.of_process.is_none() {
@@ -168,6 +216,7 @@ pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
             wakeups: others.wakeups,
             longest_wait: 0,
             waker: None,
+            zones: None,
         });
     }
     rows
@@ -186,6 +235,7 @@ fn threads(second: &Interval, of_process: Option<u32>) -> Vec<Row> {
         wakeups: u64::from(thread.wakeups),
         longest_wait: thread.longest_wait,
         waker: thread.waker,
+        zones: None,
     };
     asked.map(row).collect()
 }
@@ -204,8 +254,27 @@ fn processes(second: &Interval) -> Vec<Row> {
         wakeups: process.wakeups,
         longest_wait: process.longest_wait,
         waker: None,
+        zones: None,
     };
     second.processes.iter().map(row).collect()
+}
+
+fn zones(zones: &ZoneActivity) -> Row {
+    let mut hasher = FxHasher::default();
+    (zones.kind, zones.pid, &zones.name).hash(&mut hasher);
+    Row {
+        // Only what marks it.
+        id: Some(hasher.finish() as u32),
+        of: zones.pid,
+        name: printable(&zones.name),
+        times: TaskTimes::default(),
+        switches: 0,
+        preempted: None,
+        wakeups: 0,
+        longest_wait: 0,
+        waker: None,
+        zones: Some(zones.clone()),
+    }
 }
 
 /// A name without what a terminal obeys; that of a thread that ended has a mark.
@@ -216,11 +285,14 @@ fn shown_name(name: Option<ThreadName>, has_ended: bool) -> String {
 
 /// The largest first, but names from A to Z and numbers from the smallest.
 fn sort(rows: &mut [Row], selection: &Selection) {
-    let key = |row: &Row| match selection.sort {
+    let sort = selection.sort.or_usual(selection.subject);
+    let zones =
+        |row: &Row, of: fn(&ZoneActivity) -> u64| u64::MAX - row.zones.as_ref().map_or(0, of);
+    let key = |row: &Row| match sort {
         Column::Id => u64::from(row.id.unwrap_or(0)),
-        Column::Of if selection.subject == Subject::Threads => u64::from(row.of),
-        Column::Of => u64::MAX - u64::from(row.of),
-        Column::Name | Column::Waker => 0,
+        Column::Of if selection.subject == Subject::Processes => u64::MAX - u64::from(row.of),
+        Column::Of => u64::from(row.of),
+        Column::Name | Column::Waker | Column::Kind => 0,
         Column::Cpu => u64::MAX - row.times.running,
         Column::Wait => u64::MAX - row.times.runnable,
         Column::Unint => u64::MAX - row.times.uninterruptible,
@@ -228,10 +300,17 @@ fn sort(rows: &mut [Row], selection: &Selection) {
         Column::Switches => u64::MAX - row.switches,
         Column::Wakeups => u64::MAX - row.wakeups,
         Column::MaxWait => u64::MAX - row.longest_wait,
+        Column::Count => zones(row, |zones| zones.count),
+        Column::Time => zones(row, |zones| zones.total),
+        Column::P50 => zones(row, |zones| zones.p50),
+        Column::P90 => zones(row, |zones| zones.p90),
+        Column::P99 => zones(row, |zones| zones.p99),
+        Column::Longest => zones(row, |zones| zones.longest),
     };
-    let text = |row: &Row| match selection.sort {
+    let text = |row: &Row| match sort {
         Column::Name => row.name.to_lowercase(),
         Column::Waker => waker_text(row.waker).to_lowercase(),
+        Column::Kind => kind(row).to_owned(),
         _ => String::new(),
     };
     rows.sort_by_cached_key(|row| (key(row), text(row), row.id));
@@ -257,7 +336,7 @@ pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subjec
     let percent = |ticks| format!("{:.1}", second.share(ticks) * 100.0);
     match column {
         Column::Id => row.id.map(|id| id.to_string()).unwrap_or_default(),
-        Column::Of if row.id.is_none() || (row.of == 0 && subject == Subject::Threads) => {
+        Column::Of if row.id.is_none() || (row.of == 0 && subject != Subject::Processes) => {
             String::new()
         }
         Column::Of => row.of.to_string(),
@@ -271,6 +350,25 @@ pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subjec
         Column::MaxWait if row.longest_wait == 0 => String::new(),
         Column::MaxWait => duration(second, row.longest_wait),
         Column::Waker => waker_text(row.waker),
+        Column::Kind => kind(row).to_owned(),
+        Column::Count => figure(row, |zones| grouped(zones.count)),
+        Column::Time => figure(row, |zones| percent(zones.total)),
+        Column::P50 => figure(row, |zones| duration(second, zones.p50)),
+        Column::P90 => figure(row, |zones| duration(second, zones.p90)),
+        Column::P99 => figure(row, |zones| duration(second, zones.p99)),
+        Column::Longest => figure(row, |zones| duration(second, zones.longest)),
+    }
+}
+
+fn figure(row: &Row, text: impl Fn(&ZoneActivity) -> String) -> String {
+    row.zones.as_ref().map(text).unwrap_or_default()
+}
+
+fn kind(row: &Row) -> &'static str {
+    match row.zones.as_ref().map(|zones| zones.kind) {
+        Some(SpanKind::Zone) => "zone",
+        Some(SpanKind::Frame) => "frame",
+        None => "",
     }
 }
 

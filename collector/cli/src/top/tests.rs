@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use syscollect_activity::{
-    CpuActivity, Histogram, Interval, OtherActivity, ProcessActivity, TaskTimes, ThreadActivity,
-    ThreadName, Waker, WakerShare,
+    CpuActivity, Histogram, Interval, OtherActivity, ProcessActivity, SpanKind, TaskTimes,
+    ThreadActivity, ThreadName, Waker, WakerShare, ZoneActivity,
 };
 use syscollect_model::{Ticks, is_unprintable};
 
@@ -53,6 +53,20 @@ fn process(pid: u32, name: &str, running: u64) -> ProcessActivity {
     }
 }
 
+fn zones(kind: SpanKind, name: &str, count: u64, p50: u64) -> ZoneActivity {
+    ZoneActivity {
+        kind,
+        pid: 40,
+        name: name.into(),
+        count,
+        total: count * p50,
+        p50,
+        p90: p50 * 2,
+        p99: p50 * 5,
+        longest: p50 * 7,
+    }
+}
+
 fn second(number: u64) -> Interval {
     let cpu = |cpu: u16| {
         let busy = u64::from(cpu + 1) * 150_000;
@@ -83,6 +97,12 @@ fn second(number: u64) -> Interval {
         threads,
         other_threads: OtherActivity { count: 1976, switches: 9, ..OtherActivity::default() },
         processes: vec![process(40, "server", 912_345), process(200, "workers", 150)],
+        zones: vec![
+            zones(SpanKind::Frame, "Frame", 60, 16_600),
+            zones(SpanKind::Zone, "GET /index", 1200, 430),
+            zones(SpanKind::Zone, "a\u{1b}[31mb", 3, 2),
+        ],
+        other_zones: 17,
         sleeping: 412,
         latency,
         switches: 12_345,
@@ -170,6 +190,21 @@ fn processes_and_the_threads_of_one() {
     assert!(!threads.contains("worker/"), "{threads}");
     key(&mut view, &history, KeyCode::Esc);
     assert_eq!((view.selection.subject, view.marked), (Subject::Processes, Some(40)));
+}
+
+#[test]
+fn zones_and_frames_of_programs() {
+    let (history, mut view) = (history(), View::default());
+    keys(&mut view, &history, "z");
+    key(&mut view, &history, KeyCode::Down);
+    same("zones-80x24", &screen(&history, &mut view, [80, 24]));
+    same("zones-120x40", &screen(&history, &mut view, [120, 40]));
+    keys(&mut view, &history, "<");
+    assert_eq!(view.selection.sort, Column::Count, "they are sorted by time at first");
+    assert!(view.rows(&history[0], 10)[0].name.starts_with("GET"));
+    keys(&mut view, &history, "t");
+    let threads = screen(&history, &mut view, [80, 24]);
+    assert!(threads.contains("CPU%*"), "{threads}");
 }
 
 #[test]

@@ -99,6 +99,7 @@ impl View {
             KeyCode::Char(' ') => self.at = if self.at.is_some() { None } else { newest(history) },
             KeyCode::Char('p') => self.show(Subject::Processes),
             KeyCode::Char('t') => self.show(Subject::Threads),
+            KeyCode::Char('z') => self.show(Subject::Zones),
             KeyCode::Char('<' | ',') => self.sort_beside(-1),
             KeyCode::Char('>' | '.') => self.sort_beside(1),
             KeyCode::Char('r') => self.selection.is_reversed = !self.selection.is_reversed,
@@ -138,8 +139,9 @@ impl View {
 
     /// Sorts by a column beside the present one.
     fn sort_beside(&mut self, steps: isize) {
-        let columns = Column::ALL;
-        let place = columns.iter().position(|column| *column == self.selection.sort).unwrap_or(0);
+        let columns = Column::of(self.selection.subject);
+        let sort = self.selection.sort.or_usual(self.selection.subject);
+        let place = columns.iter().position(|column| *column == sort).unwrap_or(0);
         let count = columns.len() as isize;
         self.selection.sort = columns[(place as isize + steps).rem_euclid(count) as usize];
         self.selection.is_reversed = false;
