@@ -110,7 +110,7 @@ pub use tee::{Tee, Teed, Watched};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use unwind::{StackCopy, StacksInMemory};
-pub use usage::{thread_cpu_time, CostAccount, cpu_time, peak_memory};
+pub use usage::{CostAccount, cpu_time, peak_memory, thread_cpu_time};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use zones::hostile_programs;
