@@ -8,7 +8,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::{fs, io};
 
 use anyhow::{Context as _, Result, ensure};
@@ -120,7 +122,7 @@ const TOLD: usize = 1500;
 
 /// The view on a terminal of 80 by 24: it shows the machine, a key writes a snapshot and the path of
 /// it is shown; a key or SIGTERM ends it, and the terminal is as it was. SIGKILL apart, the same
-/// holds where it is ended at once.
+/// holds where it is ended at once. Where the terminal goes away, it ends.
 pub(crate) fn terminal(context: &Context) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let shown = PseudoTerminal::open()?;
@@ -146,6 +148,13 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         shown.ended(top, (number == libc::SIGTERM).then_some(0))?;
         ends.push(name);
     }
+    let shown = PseudoTerminal::open()?;
+    let mut top = shown.start(context, folder.path())?;
+    shown.until("Run-queue")?;
+    shown.hang_up()?;
+    until("the end behind a terminal that went away", || {
+        (!matches!(top.try_wait(), Ok(None))).then_some(())
+    })?;
     let piped = context.run(&["top"])?;
     ensure!(
         piped.status.code() == Some(2) && piped.stderr.contains("--once"),
@@ -160,8 +169,17 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
 struct PseudoTerminal {
     master: File,
     side: OwnedFd,
-    written: Arc<Mutex<Vec<u8>>>,
+    written: Arc<Written>,
+    reader: JoinHandle<()>,
     modes: libc::termios,
+}
+
+/// What was written to a terminal.
+#[derive(Default)]
+struct Written {
+    bytes: Mutex<Vec<u8>>,
+    /// Nobody reads any more.
+    is_over: AtomicBool,
 }
 
 impl PseudoTerminal {
@@ -181,16 +199,24 @@ impl PseudoTerminal {
         ensure!(opened == 0, "no pseudo terminal: {}", io::Error::last_os_error());
         // SAFETY: both were opened here, for nobody else.
         let (master, side) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(side)) };
-        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let written = Arc::<Written>::default();
         let (mut read, into) = (master.try_clone()?, Arc::clone(&written));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            while let Ok(length @ 1..) = read.read(&mut part) {
-                into.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..length]);
+            while !into.is_over.load(Ordering::Relaxed) {
+                let mut ready =
+                    libc::pollfd { fd: read.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: the structure outlives the call.
+                if unsafe { libc::poll(&raw mut ready, 1, 50) } != 1 {
+                    continue;
+                }
+                let Ok(length @ 1..) = read.read(&mut part) else { return };
+                let mut bytes = into.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend(&part[..length]);
             }
         });
         let modes = modes(&side)?;
-        Ok(Self { master, side, written, modes })
+        Ok(Self { master, side, written, reader, modes })
     }
 
     fn start(&self, context: &Context, folder: &Path) -> Result<Child> {
@@ -212,7 +238,7 @@ impl PseudoTerminal {
     /// All that was written: what did not change is not written again, so that words of a line
     /// may be apart.
     fn text(&self) -> String {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.written.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&written).into_owned()
     }
 
@@ -230,6 +256,12 @@ impl PseudoTerminal {
 
     fn type_keys(&self, keys: &[u8]) -> Result<()> {
         Ok((&self.master).write_all(keys)?)
+    }
+
+    /// The terminal goes away, as that of a connection that is lost.
+    fn hang_up(self) -> Result<()> {
+        self.written.is_over.store(true, Ordering::Relaxed);
+        self.reader.join().ok().context("the reader failed")
     }
 
     /// Whether it gives whole lines only.

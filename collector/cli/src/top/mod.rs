@@ -6,6 +6,7 @@
 
 mod cost;
 mod draw;
+mod keys;
 mod lines;
 mod rows;
 #[cfg(test)]
@@ -21,8 +22,8 @@ use crate::usage::usage;
 use anyhow::{Context, Result, bail};
 use cost::OwnCost;
 use draw::{Shown, draw};
+use keys::{Keys, Typed};
 use ratatui_crossterm::CrosstermBackend;
-use ratatui_crossterm::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Column, Selection, Subject};
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
@@ -35,8 +36,6 @@ use view::{Request, View};
 
 /// How often it is looked what came: nothing wakes this view.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Keys that are read before what came is looked at again.
-const MOST_KEYS: usize = 100;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,11 +102,6 @@ pub(crate) fn run(args: TopArgs, program_start: Instant) -> Result<ExitCode> {
     let (sender, events) = channel();
     let abandon = signals::watch(sender)?;
     abandon.takes_snapshots();
-    if seconds.is_none() {
-        // What it reads keys with has sockets, which cannot be made once the recorder has confined
-        // itself.
-        event::poll(Duration::ZERO).context("cannot read keys")?;
-    }
     let Some(flight) = ViewedFlight::begin(recording, Activity::wants, &abandon, program_start)?
     else {
         return Ok(ExitCode::SUCCESS);
@@ -215,6 +209,8 @@ impl Top {
         let screen = Screen::take()?;
         let mut terminal = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(stdout()))
             .context("cannot draw on the terminal")?;
+        let mut shown_size = terminal.size().context("cannot ask for the terminal's size")?;
+        let mut keys = Keys::default();
         let mut is_changed = true;
         loop {
             is_changed |= self.look();
@@ -238,17 +234,13 @@ impl Top {
             if self.is_stopped() {
                 return Ok(());
             }
-            let mut wait = LOOK_EVERY;
-            for _ in 0..MOST_KEYS {
-                if !event::poll(wait).context("cannot read keys")? {
-                    break;
-                }
-                wait = Duration::ZERO;
-                is_changed = true;
-                let Event::Key(key) = event::read().context("cannot read keys")? else { continue };
-                if key.kind == KeyEventKind::Release {
-                    continue;
-                }
+            let Typed::Keys(typed) = keys.wait(LOOK_EVERY).context("cannot read keys")? else {
+                return Ok(());
+            };
+            // A terminal that has another size is drawn anew.
+            let size = terminal.size().context("cannot ask for the terminal's size")?;
+            is_changed = !typed.is_empty() || std::mem::replace(&mut shown_size, size) != size;
+            for key in typed {
                 match view.key(key, self.activity.history()) {
                     Some(Request::Quit) => return Ok(()),
                     Some(Request::Snapshot) => {
