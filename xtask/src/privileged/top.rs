@@ -47,7 +47,7 @@ pub(crate) fn figures(context: &Context) -> Result<String> {
         // The kernel counts waits from where a thread is put into a queue, which is a moment after
         // it was woken, or much later where another CPU has to do it.
         let compared_times = [
-            ("on a CPU", running, own_running, READING_NS + own_running / 200),
+            ("on a CPU", running, own_running, 2 * READING_NS + own_running / 100),
             ("waiting for one", waiting, own_waiting, 3 * READING_NS + own_waiting / 10),
         ];
         for (what, shown, counted, allowed) in compared_times {

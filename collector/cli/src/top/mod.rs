@@ -26,6 +26,7 @@ use keys::{Keys, Typed};
 use ratatui_crossterm::CrosstermBackend;
 use rows::{Column, Selection, Subject};
 use std::io::{IsTerminal, stdin, stdout};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -207,8 +208,11 @@ impl Top {
         let is_coloured = Terminal::stdout().style().is_coloured();
         let lines = HeldLines::begin();
         let screen = Screen::take()?;
-        let mut terminal = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(stdout()))
+        let terminal = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(stdout()))
             .context("cannot draw on the terminal")?;
+        // Its end would write to a terminal that may be gone, and panic where that says so. The
+        // cursor is given back with the screen.
+        let mut terminal = ManuallyDrop::new(terminal);
         let mut shown_size = terminal.size().context("cannot ask for the terminal's size")?;
         let mut keys = Keys::default();
         let mut is_changed = true;
