@@ -162,7 +162,7 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         piped.status,
         piped.stderr
     );
-    Ok(format!("a key, {} give the terminal back", ends.join(" and ")))
+    Ok(format!("a key, {} give the terminal back; without it, it ends", ends.join(" and ")))
 }
 
 /// A terminal, and what was written to it.
@@ -197,6 +197,11 @@ impl PseudoTerminal {
             )
         };
         ensure!(opened == 0, "no pseudo terminal: {}", io::Error::last_os_error());
+        // What is started would hold its own terminal open.
+        for descriptor in [master, side] {
+            // SAFETY: it takes plain numbers.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
         // SAFETY: both were opened here, for nobody else.
         let (master, side) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(side)) };
         let written = Arc::<Written>::default();
