@@ -53,7 +53,8 @@ impl State {
         // The lowest bit counts, as in the kernel.
         match record.state & record.state.wrapping_neg() {
             0 => Self::Runnable,
-            task_state::INTERRUPTIBLE => Self::Interruptible,
+            // A kernel thread without work sleeps, whatever keeps signals away.
+            task_state::INTERRUPTIBLE | task_state::IDLE => Self::Interruptible,
             task_state::UNINTERRUPTIBLE => Self::Uninterruptible,
             task_state::DEAD | task_state::ZOMBIE => Self::Ended,
             _ => Self::Stopped,
@@ -251,9 +252,9 @@ impl Machine {
     /// better.
     pub(crate) fn listed_asleep(&mut self, tid: u32, state: char) {
         let state = match state {
-            'S' => State::Interruptible,
+            'S' | 'I' => State::Interruptible,
             'D' => State::Uninterruptible,
-            'I' | 'T' | 't' | 'P' => State::Stopped,
+            'T' | 't' | 'P' => State::Stopped,
             _ => return,
         };
         if !self.by_tid.contains_key(&tid) {
