@@ -90,6 +90,18 @@ impl Locks {
         &self.transitions
     }
 
+    /// Nothing more comes: all that goes on ends here.
+    pub(crate) fn end(&mut self) -> &[LockTransition] {
+        self.transitions.clear();
+        let mut waiting: Vec<ThreadId> = self.waits.keys().copied().collect();
+        waiting.sort_unstable();
+        waiting.into_iter().for_each(|thread| self.stop_waiting(thread, None));
+        let mut locks: Vec<LockId> = self.locks.keys().copied().collect();
+        locks.sort_unstable();
+        locks.into_iter().for_each(|lock| self.release(lock, |_| true, usize::MAX));
+        &self.transitions
+    }
+
     fn wait(&mut self, time: Time, lock: LockId, thread: ThreadId) {
         let state = self.locks.entry(lock).or_default();
         state.waiting += 1;

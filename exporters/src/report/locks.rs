@@ -61,6 +61,8 @@ pub(super) struct LockWait {
     /// Who held it when the wait began.
     pub(super) holder: Option<ThreadId>,
     pub(super) obtained: bool,
+    /// It goes on when the session ends.
+    pub(super) goes_on: bool,
 }
 
 /// All locks.
@@ -78,6 +80,8 @@ struct LockCounts {
     /// Of each thread that waits, who held the lock when it began.
     awaited: FxHashMap<ThreadId, ThreadId>,
     longest: Longest<LockWait>,
+    /// The session has ended: what ends now goes on.
+    is_over: bool,
 }
 
 impl LockAccounts {
@@ -88,15 +92,20 @@ impl LockAccounts {
             holders: Capped::new(MAX_HOLDERS),
             awaited: FxHashMap::default(),
             longest: Longest::new(waits),
+            is_over: false,
         };
         Self { locks: Locks::default(), books }
     }
 
     pub(super) fn event(&mut self, now: u64, event: &LockEvent, tables: &Tables) {
-        self.locks
-            .event(Time(now), event)
-            .iter()
-            .for_each(|step| self.books.add(now, step, tables));
+        let steps = self.locks.event(Time(now), event).iter();
+        steps.for_each(|step| self.books.add(now, step, tables));
+    }
+
+    /// The session ends: waits and holds that go on count up to there.
+    pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
+        self.books.is_over = true;
+        self.locks.end().iter().for_each(|step| self.books.add(now, step, tables));
     }
 
     pub(super) fn thread_ended(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
@@ -154,6 +163,7 @@ impl LockAccounts {
             lock: maker.string(maker.tables.lock(wait.lock).name),
             holder: wait.holder.map(|holder| maker.thread_label(holder)),
             obtained: wait.obtained,
+            goes_on: wait.goes_on,
         });
         Table { total: longest.count, rows: rows.collect() }
     }
@@ -172,9 +182,11 @@ impl LockCounts {
                 let waited = now.saturating_sub(since.0);
                 let row = self.rows.row(lock_key(lock, tables));
                 row.waits.add(waited);
-                row.given_up += u64::from(!obtained);
+                let goes_on = self.is_over;
+                row.given_up += u64::from(!obtained && !goes_on);
                 let holder = self.awaited.remove(&thread);
-                self.longest.add(waited, since.0, || LockWait { lock, thread, holder, obtained });
+                let wait = || LockWait { lock, thread, holder, obtained, goes_on };
+                self.longest.add(waited, since.0, wait);
             }
             LockTransition::HoldBegins { .. } => {}
             LockTransition::HoldEnds { lock, thread, since, .. } => {

@@ -388,7 +388,7 @@ impl Exporter for ReportExporter {
             recorder.map_or_else(Vec::new, |recorder| recorder.refused_lists.clone());
         self.span.close(recorder);
         self.scheduling.end(self.span.last(), tables);
-        self.programs.slices.finish(tables);
+        self.programs.finish(self.span.last(), tables);
         self.report = self.build(losses, recorder, tables);
         Ok(())
     }

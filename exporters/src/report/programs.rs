@@ -26,6 +26,12 @@ pub(super) struct ProgramAccounts {
 }
 
 impl ProgramAccounts {
+    /// The session ends.
+    pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
+        self.slices.finish(now, tables);
+        self.locks.finish(now, tables);
+    }
+
     pub(super) fn new(locks: LockAccounts, gpu: GpuAccounts) -> Self {
         Self {
             slices: Slices::default(),

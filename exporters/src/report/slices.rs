@@ -52,6 +52,8 @@ struct NamedDurations {
     /// Of the durations, those of slices in another of the row: nanoseconds that are in that one's.
     nested_ns: u64,
     unfinished: u64,
+    /// For how long those were open that did not end, as far as they were seen.
+    unfinished_ns: u64,
     /// What their threads did meanwhile; in slices in another of the row once.
     times: Times,
 }
@@ -62,6 +64,7 @@ impl Default for NamedDurations {
             durations: Durations::new(DIGITS),
             nested_ns: 0,
             unfinished: 0,
+            unfinished_ns: 0,
             times: Times::default(),
         }
     }
@@ -151,11 +154,12 @@ impl Slices {
     ) {
         let Some(slice) = self.open.get_mut(&track).and_then(Nesting::end) else { return };
         let row = self.row(track, slice.key, tables);
+        let nanoseconds = now.saturating_sub(slice.since);
         if slice.unfinished {
             row.unfinished += 1;
+            row.unfinished_ns = row.unfinished_ns.saturating_add(nanoseconds);
             return;
         }
-        let nanoseconds = now.saturating_sub(slice.since);
         row.durations.add(nanoseconds);
         if slice.nested {
             row.nested_ns = row.nested_ns.saturating_add(nanoseconds);
@@ -198,10 +202,13 @@ impl Slices {
     }
 
     /// The session ends.
-    pub(super) fn finish(&mut self, tables: &Tables) {
+    pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
         for (track, open) in std::mem::take(&mut self.open) {
             for slice in open.into_open() {
-                self.row(track, slice.key, tables).unfinished += 1;
+                let row = self.row(track, slice.key, tables);
+                row.unfinished += 1;
+                row.unfinished_ns =
+                    row.unfinished_ns.saturating_add(now.saturating_sub(slice.since));
             }
         }
     }
@@ -223,7 +230,10 @@ impl Slices {
         }
         maker.table(rows, |row| {
             (
-                Reverse((row.durations.total_ns, row.durations.count)),
+                Reverse((
+                    row.durations.total_ns.saturating_add(row.unfinished_ns),
+                    row.durations.count,
+                )),
                 row.name.clone(),
                 row.location.clone(),
             )
@@ -255,6 +265,7 @@ impl Slices {
                 process: process.map(|process| process.name).unwrap_or_default(),
                 durations: named.durations.distribution(),
                 unfinished: named.unfinished,
+                unfinished_ns: named.unfinished_ns,
             }
         });
         maker.table(rows.collect(), |row| {
@@ -269,6 +280,7 @@ fn slice_row(name: String, named: &NamedDurations) -> SliceRow {
         location: None,
         durations: named.outermost(),
         unfinished: named.unfinished,
+        unfinished_ns: named.unfinished_ns,
         thread: named.times,
         blocked_in: None,
     }

@@ -18,6 +18,9 @@ pub struct SliceRow {
     pub durations: Distribution,
     /// Those that did not end; they are not in the durations.
     pub unfinished: u64,
+    /// For how long these were open, as far as that was seen; nanoseconds.
+    #[serde(default)]
+    pub unfinished_ns: u64,
     /// Of those on tracks of threads: what their threads did from their beginnings to their ends.
     #[serde(default)]
     pub thread: Times,
@@ -81,6 +84,9 @@ pub struct FrameRow {
     pub durations: Distribution,
     /// Those that did not end.
     pub unfinished: u64,
+    /// For how long these were open, as far as that was seen; nanoseconds.
+    #[serde(default)]
+    pub unfinished_ns: u64,
 }
 
 /// Instants of one name.

@@ -129,4 +129,7 @@ pub struct LockWaitRow {
     pub holder: Option<String>,
     /// The thread got the lock.
     pub obtained: bool,
+    /// It still waited when the recording, or the part of it, ended.
+    #[serde(default)]
+    pub goes_on: bool,
 }

@@ -38,7 +38,11 @@ pub(super) fn print_frames(frames: &Table<FrameRow>, out: &mut Printer) {
             p50,
             p99,
             max,
-            format!("{}{process}{REMARK}{}", shown(&row.name), unfinished(row.unfinished)),
+            format!(
+                "{}{process}{REMARK}{}",
+                shown(&row.name),
+                unfinished(row.unfinished, row.unfinished_ns)
+            ),
         ]
     });
     out.table(["frames", "mean", "p50", "p99", "max", "set"], rows);
@@ -60,7 +64,8 @@ pub(super) fn print_slices(slices: &Table<SliceRow>, out: &mut Printer) {
             Some(format!("; {} in {function}", duration(reason.blocked_ns)))
         });
         let location = location(row.location.as_ref());
-        let remark = location + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
+        let unfinished = unfinished(row.unfinished, row.unfinished_ns);
+        let remark = location + &unfinished + &blocked.unwrap_or_default();
         [
             total,
             grouped(all.count),
@@ -186,6 +191,9 @@ fn location(location: Option<&SourceLocation>) -> String {
     })
 }
 
-fn unfinished(count: u64) -> String {
-    if count == 0 { String::new() } else { format!(" ({count} unfinished)") }
+fn unfinished(count: u64, open_ns: u64) -> String {
+    match count {
+        0 => String::new(),
+        _ => format!(" ({count} unfinished, open for {})", duration(open_ns)),
+    }
 }

@@ -90,7 +90,11 @@ pub(super) fn print_lock_waits(waits: &Table<LockWaitRow>, out: &mut Printer) {
             .holder
             .as_deref()
             .map_or(String::new(), |holder| format!(", held by {}", shown(holder)));
-        let end = if row.obtained { "" } else { ", given up" };
+        let end = match (row.obtained, row.goes_on) {
+            (true, _) => "",
+            (false, true) => ", not over at the end",
+            (false, false) => ", given up",
+        };
         print_waiter(&row.waiter, &format!("for {}{holder}{end}", shown(&row.lock)), out);
     }
 }
