@@ -37,11 +37,14 @@ const MOST_RETAINED: usize = 64 << 20;
 const PART_OF_FOLDED: usize = 2;
 
 /// Bytes that may be left of what overwritten events left open, and that such events may take until
-/// they are folded, beyond the buffer's size: a sixteenth and an eighth of it, within these.
+/// they are folded, beyond the buffer's size: a 64th and an eighth of it, within these.
 const LEAST_STATE: usize = 1 << 20;
-const MOST_STATE: usize = 16 << 20;
+const MOST_STATE: usize = 4 << 20;
 const LEAST_UNFOLDED: usize = 4 << 20;
 const MOST_UNFOLDED: usize = 64 << 20;
+
+/// Bytes of these events that are unpacked at one time: equal ones pack to a hundredth.
+const PART_UNPACKED: usize = 8 << 20;
 
 /// They are folded when one byte in so many of what may wait is there.
 const PART_OF_UNFOLDED: usize = 8;
@@ -132,7 +135,7 @@ pub enum Popped {
 ///
 /// Events of lanes that [leave a state](syscollect_model::LaneTraits::leaves_state) are folded
 /// after they gave way, so that what began in them and goes on is still known. That has a
-/// sixteenth of the buffer on top (1 to 16 MiB), and what waits for it an eighth (4 to 64 MiB).
+/// 64th of the buffer on top (1 to 4 MiB), and what waits for it an eighth (4 to 64 MiB).
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,
@@ -353,7 +356,7 @@ impl TraceBuffer {
             let room = kept_bytes(self.limit) / PART_OF_FOLDED;
             (state.kept.take_all(), state.fold_bounds(room))
         };
-        let before = records_by_lane(&chunks);
+        let before = records_by_lane(chunks.iter().map(|chunk| &chunk.header));
         let chunks = fold.fold(chunks, &bounds);
         let mut state = self.lock();
         note_folded(&mut state.losses, before, &chunks);
@@ -366,11 +369,13 @@ impl TraceBuffer {
             if !state.is_fold_of_overwritten_due(self.limit) {
                 return;
             }
-            (state.overwritten.take_all(), state.fold_bounds(state_bytes(self.limit)))
+            let part = state.overwritten.take_part(PART_UNPACKED);
+            (part, state.fold_bounds(state_bytes(self.limit)))
         };
-        let chunks = decoded(chunks);
-        let before = records_by_lane(&chunks);
-        let chunks = fold.fold(chunks, &bounds);
+        let before = records_by_lane(chunks.iter().map(EventContent::header));
+        let mut buffer = ReadBuffer::default();
+        let chunks = chunks.into_iter().filter_map(|content| content.decoded(&mut buffer));
+        let chunks = fold.fold(chunks.collect(), &bounds);
         let mut state = self.lock();
         note_folded(&mut state.losses, before, &chunks);
         state.overwritten.give_back(chunks);
@@ -406,7 +411,7 @@ impl TraceBuffer {
     pub fn snapshot(&self, span: Option<Duration>) -> BufferSnapshot {
         let _fold =
             self.fold.as_ref().map(|fold| fold.lock().unwrap_or_else(PoisonError::into_inner));
-        self.lock().snapshot(span)
+        self.lock().snapshot(span, self.limit)
     }
 
     /// The next chunk for the disk; waits up to `wait` for one. When
@@ -508,7 +513,7 @@ fn kept_bytes(bytes: usize) -> usize {
 
 /// Bytes that may be left of what overwritten events left open.
 fn state_bytes(bytes: usize) -> usize {
-    (bytes / 16).clamp(LEAST_STATE, MOST_STATE)
+    (bytes / 64).clamp(LEAST_STATE, MOST_STATE)
 }
 
 /// Bytes that overwritten events may take until they are folded.
@@ -521,15 +526,9 @@ fn retained_bytes(bytes: usize) -> usize {
     (bytes / 4).clamp(LEAST_RETAINED, MOST_RETAINED)
 }
 
-/// Chunks as they came.
-fn decoded(contents: Vec<EventContent>) -> Vec<Chunk> {
-    let mut buffer = ReadBuffer::default();
-    contents.into_iter().filter_map(|content| content.decoded(&mut buffer)).collect()
-}
-
 /// Counts what folding left out of lanes.
 fn note_folded(losses: &mut Losses, before: BTreeMap<Lane, u64>, chunks: &[Chunk]) {
-    let after = records_by_lane(chunks);
+    let after = records_by_lane(chunks.iter().map(|chunk| &chunk.header));
     for (lane, records) in before {
         let folded = records.saturating_sub(after.get(&lane).copied().unwrap_or(0));
         if folded > 0 && lane.kind != LaneKind::Definition {
@@ -538,10 +537,10 @@ fn note_folded(losses: &mut Losses, before: BTreeMap<Lane, u64>, chunks: &[Chunk
     }
 }
 
-fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
+fn records_by_lane<'a>(headers: impl Iterator<Item = &'a ChunkHeader>) -> BTreeMap<Lane, u64> {
     let mut records = BTreeMap::new();
-    for chunk in chunks {
-        *records.entry(chunk.header.lane).or_default() += u64::from(chunk.header.records);
+    for header in headers {
+        *records.entry(header.lane).or_default() += u64::from(header.records);
     }
     records
 }

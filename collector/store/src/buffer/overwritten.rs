@@ -2,7 +2,8 @@
 //! what was overwritten.
 
 use super::FoldBounds;
-use super::event::EventContent;
+use super::event::{EventContent, HeldEvent};
+use crate::shares::{Producer, ProducerShares};
 use crate::{Chunk, ChunkHeader};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,9 +19,16 @@ pub(super) struct OverwrittenEvents {
     folded: Vec<Arc<Chunk>>,
     folded_bytes: usize,
     /// What gave way since.
-    arrived: VecDeque<EventContent>,
+    arrived: VecDeque<OverwrittenEvent>,
+    /// What producers have of that.
+    shares: ProducerShares,
     arrived_bytes: usize,
     ended: VecDeque<EndedProgram>,
+}
+
+struct OverwrittenEvent {
+    producer: Option<Producer>,
+    content: EventContent,
 }
 
 /// An instrumented program, and what was recorded last when it was found to have ended.
@@ -30,26 +38,48 @@ struct EndedProgram {
 }
 
 impl OverwrittenEvents {
-    /// Takes what gave way, of which `most` bytes may wait for being folded; what has no room then:
-    /// the oldest.
-    pub(super) fn push(&mut self, content: EventContent, most: usize) -> Vec<ChunkHeader> {
+    /// Takes what gave way, of which `most` bytes may wait for being folded. What has no room then:
+    /// the oldest of the program that has most, of the user who has most.
+    pub(super) fn push(&mut self, victim: &HeldEvent, most: usize) -> Vec<ChunkHeader> {
+        let HeldEvent { producer, content, .. } = victim;
+        let (producer, content) = (*producer, content.clone());
         self.arrived_bytes += content.size();
-        self.arrived.push_back(content);
+        producer.into_iter().for_each(|producer| self.shares.add(producer, content.size()));
+        self.arrived.push_back(OverwrittenEvent { producer, content });
         let mut gone = Vec::new();
         while self.arrived_bytes > most
-            && let Some(oldest) = self.arrived.pop_front()
+            && let Some(content) = self.remove(self.next_to_go())
         {
-            self.arrived_bytes -= oldest.size();
-            gone.push(*oldest.header());
+            gone.push(*content.header());
         }
         gone
     }
 
-    /// All of it, for folding, in the order in which it came.
-    pub(super) fn take_all(&mut self) -> Vec<EventContent> {
-        (self.folded_bytes, self.arrived_bytes) = (0, 0);
+    fn next_to_go(&self) -> usize {
+        let largest = self.shares.largest();
+        self.arrived.iter().position(|event| event.producer == largest).unwrap_or(0)
+    }
+
+    fn remove(&mut self, place: usize) -> Option<EventContent> {
+        let OverwrittenEvent { producer, content } = self.arrived.remove(place)?;
+        self.arrived_bytes -= content.size();
+        producer.into_iter().for_each(|producer| self.shares.remove(producer, content.size()));
+        Some(content)
+    }
+
+    /// What is to be folded next: all that was, and the first of what was not, of which so many
+    /// bytes are unpacked.
+    pub(super) fn take_part(&mut self, most: usize) -> Vec<EventContent> {
+        self.folded_bytes = 0;
         let folded = std::mem::take(&mut self.folded).into_iter().map(EventContent::Raw);
-        folded.chain(std::mem::take(&mut self.arrived)).collect()
+        let (mut part, mut bytes) = (folded.collect::<Vec<_>>(), 0);
+        while bytes < most
+            && let Some(content) = self.remove(0)
+        {
+            bytes += content.header().length as usize;
+            part.push(content);
+        }
+        part
     }
 
     /// What folding has left; nothing else was folded meanwhile.
@@ -68,7 +98,7 @@ impl OverwrittenEvents {
     /// All of it, in the order in which it came.
     pub(super) fn all(&self) -> Vec<EventContent> {
         let folded = self.folded.iter().map(|chunk| EventContent::Raw(Arc::clone(chunk)));
-        folded.chain(self.arrived.iter().cloned()).collect()
+        folded.chain(self.arrived.iter().map(|event| event.content.clone())).collect()
     }
 
     /// Bytes that it takes.

@@ -2,7 +2,8 @@
 
 use super::event::EventContent;
 use super::state::Losses;
-use super::{Fold, FoldBounds, decoded, note_folded, records_by_lane};
+use super::{Fold, FoldBounds, PART_UNPACKED, note_folded, records_by_lane};
+use crate::codec::ReadBuffer;
 use crate::kept_stacks::KeptStacks;
 use crate::{CaptureWriter, Chunk, LaneEnd, StoreError};
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ pub struct BufferSnapshot {
     pub(super) overwritten: Vec<EventContent>,
     pub(super) content: Arc<SharedContent>,
     pub(super) bounds: FoldBounds,
+    /// Bytes that may be left of the older events.
+    pub(super) state_room: usize,
     pub(super) losses: Losses,
     pub(super) ends: Vec<LaneEnd>,
 }
@@ -42,14 +45,21 @@ impl BufferSnapshot {
         writer: &mut CaptureWriter<W>,
         fold: &mut dyn Fold,
     ) -> Result<Vec<(Lane, LossCause, u64)>, StoreError> {
-        let Self { definitions, kept, overwritten, content, bounds, mut losses, ends } = self;
+        let Self {
+            definitions,
+            kept,
+            overwritten,
+            content,
+            mut bounds,
+            state_room,
+            mut losses,
+            ends,
+        } = self;
         definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
-        for chunks in [kept, decoded(overwritten)] {
-            let before = records_by_lane(&chunks);
-            let left = fold.fold(chunks, &bounds);
-            note_folded(&mut losses, before, &left);
-            left.iter().try_for_each(|chunk| writer.write(chunk))?;
-        }
+        let before = records_by_lane(kept.iter().map(|chunk| &chunk.header));
+        let kept = fold.fold(kept, &bounds);
+        note_folded(&mut losses, before, &kept);
+        kept.iter().try_for_each(|chunk| writer.write(chunk))?;
         while let Some(chunk) = content.next_stacks() {
             writer.write(&chunk)?;
         }
@@ -62,9 +72,33 @@ impl BufferSnapshot {
         for (lane, records) in content.taken_back() {
             *losses.entry((lane, LossCause::BufferFull)).or_default() += records;
         }
+        // Last: what programs wrote takes its time, and the buffer takes back what waits meanwhile.
+        bounds.room = state_room;
+        let before = records_by_lane(overwritten.iter().map(EventContent::header));
+        let left = folded_in_parts(overwritten, fold, &bounds);
+        note_folded(&mut losses, before, &left);
+        left.iter().try_for_each(|chunk| writer.write(chunk))?;
         ends.into_iter().for_each(|end| writer.note_end(end));
         Ok(losses.into_iter().map(|((lane, cause), records)| (lane, cause, records)).collect())
     }
+}
+
+/// What folding leaves of these, of which little is unpacked at a time.
+fn folded_in_parts(
+    contents: Vec<EventContent>,
+    fold: &mut dyn Fold,
+    bounds: &FoldBounds,
+) -> Vec<Chunk> {
+    let (mut chunks, mut bytes, mut buffer) = (Vec::new(), 0, ReadBuffer::default());
+    for content in contents {
+        bytes += content.header().length as usize;
+        chunks.extend(content.decoded(&mut buffer));
+        if bytes >= PART_UNPACKED {
+            chunks = fold.fold(chunks, bounds);
+            bytes = 0;
+        }
+    }
+    fold.fold(chunks, bounds)
 }
 
 /// What is not written yet of what a snapshot shares with its buffer. The buffer may take it back.

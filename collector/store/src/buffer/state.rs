@@ -6,7 +6,7 @@ use super::overwritten::OverwrittenEvents;
 use super::snapshot::{BufferSnapshot, OpenSnapshots, SharedContent};
 use super::{
     BufferMode, FoldBounds, PART_OF_SNAPSHOTS, PART_OF_STACKS, PART_OF_UNFOLDED, Popped, allowance,
-    kept_bytes, unfolded_bytes,
+    kept_bytes, state_bytes, unfolded_bytes,
 };
 use crate::kept_stacks::KeptStacks;
 use crate::shares::Producer;
@@ -176,7 +176,7 @@ impl BufferState {
         let header = *victim.content.header();
         match self.most_unfolded.filter(|_| header.lane.kind.traits().leaves_state) {
             Some(most) => {
-                let gone = self.overwritten.push(victim.content.clone(), most);
+                let gone = self.overwritten.push(victim, most);
                 gone.iter().for_each(|header| self.lose(header, LossCause::Overwritten));
             }
             None => self.lose(&header, LossCause::Overwritten),
@@ -272,8 +272,8 @@ impl BufferState {
         gone.iter().for_each(|header| self.lose(header, LossCause::Overwritten));
     }
 
-    /// What it holds now; of events those that came within `span`.
-    pub(super) fn snapshot(&mut self, span: Option<Duration>) -> BufferSnapshot {
+    /// What it holds now, of so many bytes at most; of events those that came within `span`.
+    pub(super) fn snapshot(&mut self, span: Option<Duration>, limit: usize) -> BufferSnapshot {
         let now = Instant::now();
         let is_wanted = |event: &HeldEvent| {
             span.is_none_or(|span| now.saturating_duration_since(event.came) <= span)
@@ -306,6 +306,7 @@ impl BufferState {
             overwritten,
             content,
             bounds: self.overwritten.bounds(oldest, usize::MAX),
+            state_room: state_bytes(limit),
             losses,
             ends: self.ends.values().copied().collect(),
         }

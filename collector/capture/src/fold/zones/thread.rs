@@ -11,6 +11,7 @@ use super::said::{Said, Subject};
 const MOST_SAID: usize = 512;
 /// Zones inside each other, and first halves of markers, that are kept of a thread.
 const MOST_OPEN: usize = 4096;
+const MOST_HALVES: usize = 256;
 
 /// Zones, markers and the name of one thread.
 #[derive(Default)]
@@ -77,7 +78,7 @@ impl ThreadItems {
     pub(super) fn marker(&mut self, schema: u32, phase: MarkerPhase, group: Group<'_>) {
         match phase {
             MarkerPhase::Instant => {}
-            MarkerPhase::Begin if self.halves.len() >= MOST_OPEN => {}
+            MarkerPhase::Begin if self.halves.len() >= MOST_HALVES => {}
             MarkerPhase::Begin => self.halves.push(MarkerHalf { schema, group: group.kept() }),
             MarkerPhase::End => {
                 let first = self.halves.iter().rposition(|half| half.schema == schema);
