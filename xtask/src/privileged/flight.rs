@@ -11,13 +11,41 @@ use serde_json::Value;
 use syscollect_model::StopReason;
 use syscollect_store::{CaptureReader, Definition};
 
-use super::context::{Context, DAEMON, NOBODY, finish, number, signal, text, until, wait};
+use super::context::{
+    Context, DAEMON, NOBODY, ProgramOutput, finish, number, signal, text, until, wait,
+};
 
 /// A recorder that runs.
 pub(super) struct Flight<'a> {
     context: &'a Context,
     socket: PathBuf,
-    recorder: Child,
+    recorder: RecorderProcess,
+}
+
+/// Its process, which is killed where a test fails: it would disturb all that come later.
+struct RecorderProcess(Option<Child>);
+
+impl RecorderProcess {
+    fn id(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.0.as_mut().map(Child::try_wait), Some(Ok(None)))
+    }
+
+    fn wait(mut self) -> Result<ProgramOutput> {
+        wait(self.0.take().context("it was waited for already")?)
+    }
+}
+
+impl Drop for RecorderProcess {
+    fn drop(&mut self) {
+        if let Some(recorder) = &mut self.0 {
+            let _ = recorder.kill();
+            let _ = recorder.wait();
+        }
+    }
 }
 
 impl<'a> Flight<'a> {
@@ -40,13 +68,14 @@ impl<'a> Flight<'a> {
         command.args(["--stacks", "samples,off-cpu,wakers", "--group", &DAEMON.to_string()]);
         command.arg("--socket").arg(socket).arg("--folder").arg(folder).args(options);
         let recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let recorder = RecorderProcess(Some(recorder));
         let mut flight = Self { context, socket: socket.to_path_buf(), recorder };
         let answers = until("the flight recorder to answer", || {
-            let has_ended = !matches!(flight.recorder.try_wait(), Ok(None));
+            let has_ended = flight.recorder.has_ended();
             (flight.status().is_ok() || has_ended).then_some(!has_ended)
         })?;
         if !answers {
-            bail!("the flight recorder ended at once:\n{}", wait(flight.recorder)?.stderr);
+            bail!("the flight recorder ended at once:\n{}", flight.recorder.wait()?.stderr);
         }
         Ok(flight)
     }
@@ -71,7 +100,7 @@ impl<'a> Flight<'a> {
     /// Ends it so that it can do nothing any more.
     pub(super) fn kill(self) -> Result<()> {
         signal(self.recorder.id(), libc::SIGKILL);
-        wait(self.recorder)?;
+        self.recorder.wait()?;
         Ok(())
     }
 
@@ -79,7 +108,7 @@ impl<'a> Flight<'a> {
     pub(super) fn stop(self) -> Result<()> {
         let asked = finish(&mut self.ask(&["stop"]))?;
         ensure!(asked.status.success(), "stop: {}", asked.stderr);
-        let output = wait(self.recorder)?;
+        let output = self.recorder.wait()?;
         ensure!(output.status.success(), "it ended with {}:\n{}", output.status, output.stderr);
         ensure!(!self.socket.exists(), "it left its socket behind");
         Ok(())
