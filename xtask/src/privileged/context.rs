@@ -52,6 +52,26 @@ pub(crate) struct ProgramOutput {
 }
 
 impl Context {
+    /// Ends recorders that a test has started and does not wait for any more.
+    pub(crate) fn end_recorders(&self) {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for pid in pids.filter(|pid| self.is_own_recorder(*pid)) {
+            signal(pid, libc::SIGKILL);
+            // SAFETY: takes plain numbers; no status is asked for.
+            unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), 0) };
+        }
+    }
+
+    /// Whether that is a child of this process that runs the program under test.
+    fn is_own_recorder(&self, pid: u32) -> bool {
+        let own = format!("PPid:\t{}", std::process::id());
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        status.lines().any(|line| line == own)
+            && program.is_ok_and(|program| program == self.syscollect)
+    }
+
     /// Builds what is to be tested.
     pub(crate) fn new() -> Result<Self> {
         output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;

@@ -332,7 +332,7 @@ fn tests(report: &mut Report, context: &Context, tries: Tries, wanted: impl Fn(&
     for test in TESTS.iter().filter(|test| wanted(test)) {
         report.step(test.name, || match context.offered.lacks(test.needs) {
             Some(reason) => Ok(Outcome::NotOffered(reason)),
-            None => match (test.run)(context) {
+            None => match attempt(test, context) {
                 Err(first) if tries == Tries::Two => again(test, context, &first),
                 outcome => outcome,
             },
@@ -340,9 +340,20 @@ fn tests(report: &mut Report, context: &Context, tries: Tries, wanted: impl Fn(&
     }
 }
 
+/// Runs a test; where it fails, what it has left running ends, which would disturb all that come
+/// later.
+fn attempt(test: &Test, context: &Context) -> Result<Outcome> {
+    let outcome = (test.run)(context);
+    if outcome.is_err() {
+        context.end_recorders();
+    }
+    outcome
+}
+
 /// Runs a test once more that has failed.
 fn again(test: &Test, context: &Context, first: &Error) -> Result<Outcome> {
-    let outcome = (test.run)(context).with_context(|| format!("twice; first: {first:#}; then"))?;
+    let outcome =
+        attempt(test, context).with_context(|| format!("twice; first: {first:#}; then"))?;
     Ok(match outcome {
         Outcome::Passed(detail) => {
             Outcome::Passed(format!("{detail}; AT THE SECOND TRY, the first: {first:#}"))
