@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use syscollect_records::ZoneLogChunk;
+use syscollect_merge::each_definition;
 use syscollect_store::{ClientDefinition, Producer, ProducerShares};
-use syscollect_zone_protocol::log::{Definition, split_entry};
+use syscollect_zone_protocol::log::Definition;
 
 /// Names of places that are kept, of all programs; and strings, some of which name sets of frames.
 const MOST_PLACES: usize = 1 << 16;
@@ -58,23 +58,15 @@ impl ZoneNames {
 
     /// Takes a chunk of a program's log.
     pub(crate) fn feed(&mut self, data: &[u8]) {
-        let Some(chunk) = ZoneLogChunk::from_bytes(data) else { return };
-        let mut at = ZoneLogChunk::SIZE;
-        // Without a size there is no way to what follows.
-        while let Some((kind, body, size)) = data.get(at..).and_then(split_entry) {
-            let position = u64::from(chunk.position) + (at - ZoneLogChunk::SIZE) as u64;
-            at += size;
-            let Ok(number) = u32::try_from(position / 8 + 1) else { return };
-            match Definition::decode(kind, body) {
-                Some(Definition::Location(place)) => {
-                    let named = [place.name, place.function, b"(no name)"];
-                    let name = named.into_iter().find(|name| !name.is_empty());
-                    self.keep(chunk.client, number, name.unwrap_or_default(), true);
-                }
-                Some(Definition::String(text)) => self.keep(chunk.client, number, text, false),
-                _ => {}
+        each_definition(data, |client, number, definition| match definition {
+            Definition::Location(place) => {
+                let named = [place.name, place.function, b"(no name)"];
+                let name = named.into_iter().find(|name| !name.is_empty());
+                self.keep(client, number, name.unwrap_or_default(), true);
             }
-        }
+            Definition::String(text) => self.keep(client, number, text, false),
+            _ => {}
+        });
     }
 
     fn keep(&mut self, client: u32, number: u32, name: &[u8], is_place: bool) {

@@ -6,13 +6,12 @@ use crate::zone_names::ZoneNames;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::sync::Arc;
+use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{Producer, ProducerShares};
 use syscollect_zone_protocol::{Event, FramePhase, Item, item_words};
 
-/// Zones of a thread that are followed; those within are not.
-const MOST_DEPTH: usize = 64;
 /// Async zones and sets of frames that are followed at a time.
 const MOST_OPEN: usize = 1 << 16;
 /// Places and sets of frames that are told apart in a second.
@@ -20,21 +19,18 @@ const MOST_PLACES: usize = 4096;
 /// Rows that are kept of a second.
 const MOST_ROWS: usize = 256;
 
-/// A zone that is open, where its beginning was seen.
+/// A zone that is open.
 #[derive(Clone, Copy, Debug)]
 struct OpenZone {
     place: u32,
-    began: Option<u64>,
+    began: u64,
 }
 
 /// Who writes to a lane, and what is open of it.
 #[derive(Debug, Default)]
 struct Writer {
     of: (u32, u32, u32),
-    /// The outermost first, as far as they are followed.
-    open: Vec<OpenZone>,
-    /// How many are open.
-    depth: usize,
+    zones: FollowedZones<OpenZone>,
 }
 
 /// What is open of a program and may end on any of its threads.
@@ -80,7 +76,7 @@ impl Zones {
         let ZoneChunk { client, tid, owner, .. } = *chunk;
         let writer = self.writers.entry(lane).or_default();
         if is_missing || writer.of != (client, tid, owner) {
-            writer.clear();
+            writer.zones.clear();
             writer.of = (client, tid, owner);
         }
         if is_missing {
@@ -119,29 +115,26 @@ impl Zones {
         let client = writer.of.0;
         match event {
             Event::ZoneBegin { location, depth } => {
-                let zone = OpenZone { place: location, began: Some(at) };
-                if !writer.begin(depth as usize, zone) {
+                let zone = OpenZone { place: location, began: at };
+                if !writer.zones.begin(depth, zone) {
                     self.others += 1;
                 }
             }
             Event::ZoneEnd { depth } => {
-                if let Some(zone) = writer.end(depth) {
+                if let Some(zone) = writer.zones.end(depth) {
                     self.took(SpanKind::Zone, client, zone, at);
                 }
             }
             // Only what began while it was looked has a known duration.
-            Event::Attached { depth } => {
-                writer.open.truncate(depth as usize);
-                writer.depth = depth as usize;
-            }
+            Event::Attached { depth } => writer.zones.leave(depth),
             Event::Lost { .. } => {
-                writer.clear();
+                writer.zones.clear();
                 self.is_incomplete = true;
             }
-            Event::ThreadEnd => writer.clear(),
+            Event::ThreadEnd => writer.zones.clear(),
             Event::AsyncBegin { location, zone, .. } if at >= self.blind_until => {
                 if let Some(program) = self.program_with_room(client) {
-                    let opened = OpenZone { place: location, began: Some(at) };
+                    let opened = OpenZone { place: location, began: at };
                     let before = program.zones.insert(zone, opened);
                     self.count_opened(client, before.is_none());
                 }
@@ -163,7 +156,7 @@ impl Zones {
             let program = self.programs.get_mut(&client);
             if let Some(began) = program.and_then(|program| program.frames.remove(&set)) {
                 self.shares.remove(self.names.producer(client), 1);
-                let zone = OpenZone { place: set, began: Some(began) };
+                let zone = OpenZone { place: set, began };
                 self.took(SpanKind::Frame, client, zone, at);
             }
         }
@@ -199,8 +192,8 @@ impl Zones {
     }
 
     fn took(&mut self, kind: SpanKind, client: u32, zone: OpenZone, at: u64) {
-        let Some(began) = zone.began else { return };
-        let span = Span { kind, client, number: zone.place };
+        let OpenZone { place, began } = zone;
+        let span = Span { kind, client, number: place };
         if self.ended.len() >= MOST_PLACES && !self.ended.contains_key(&span) {
             self.others += 1;
             return;
@@ -250,34 +243,5 @@ impl Zones {
         self.names.close();
         let others = others + std::mem::take(&mut self.others);
         (rows, others, std::mem::take(&mut self.is_incomplete))
-    }
-}
-
-impl Writer {
-    fn clear(&mut self) {
-        self.open.clear();
-        self.depth = 0;
-    }
-
-    /// A zone begins; whether it is followed.
-    fn begin(&mut self, depth: usize, zone: OpenZone) -> bool {
-        self.depth = depth.saturating_add(1);
-        if depth >= MOST_DEPTH {
-            return false;
-        }
-        // Those around it whose beginning was not seen.
-        self.open.resize(depth, OpenZone { place: 0, began: None });
-        self.open.push(zone);
-        true
-    }
-
-    /// The innermost ends, and all beyond that depth, modulo 64: the zone that ends there.
-    fn end(&mut self, depth: u8) -> Option<OpenZone> {
-        let innermost = self.depth.checked_sub(1)?;
-        let depth = innermost - innermost.wrapping_sub(usize::from(depth)) % 64;
-        self.depth = depth;
-        let zone = self.open.get(depth).copied()?;
-        self.open.truncate(depth);
-        Some(zone)
     }
 }

@@ -1,5 +1,7 @@
 //! The zones that are open on a thread, as far as they are known.
 
+use syscollect_zone_protocol::ended_depth;
+
 /// Zones that are open, the outermost first, each with its depth: the number
 /// of zones that the program had open before it.
 ///
@@ -67,13 +69,10 @@ impl<T> OpenZones<T> {
         let Some((innermost, _)) = self.zones.last() else {
             return End { unfinished: 0, ended: false };
         };
-        let above = left.wrapping_sub(*innermost as u8) & 63;
-        let below = (64 - u32::from(above)) % 64;
-        if above != 0 && (above < 32 || below > *innermost) {
-            // A zone inside the innermost, whose beginning is not known.
-            return End { unfinished: 0, ended: false };
+        match ended_depth(*innermost, left) {
+            Some(depth) => self.end_at(depth),
+            None => End { unfinished: 0, ended: false },
         }
-        self.end_at(innermost - below)
     }
 
     /// The zone at that depth ends.

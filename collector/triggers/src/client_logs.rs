@@ -5,9 +5,9 @@ use crate::cause::{Cause, NamePattern};
 use crate::found::{TriggerSet, Triggers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
-use syscollect_records::ZoneLogChunk;
+use syscollect_merge::each_definition;
 use syscollect_store::{ClientDefinition, Producer, ProducerShares};
-use syscollect_zone_protocol::log::{Definition, split_entry};
+use syscollect_zone_protocol::log::Definition;
 
 /// Entries that are kept of all programs.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -175,17 +175,7 @@ impl ClientLogs {
 
     /// Takes a chunk of a program's log.
     pub(crate) fn feed(&mut self, data: &[u8]) {
-        let Some(chunk) = ZoneLogChunk::from_bytes(data) else { return };
-        let mut at = ZoneLogChunk::SIZE;
-        // Without a size there is no way to what follows.
-        while let Some((kind, body, size)) = data.get(at..).and_then(split_entry) {
-            let position = u64::from(chunk.position) + (at - ZoneLogChunk::SIZE) as u64;
-            at += size;
-            let Ok(number) = u32::try_from(position / 8 + 1) else { return };
-            if let Some(definition) = Definition::decode(kind, body) {
-                self.add((chunk.client, number), &definition);
-            }
-        }
+        each_definition(data, |client, number, definition| self.add((client, number), definition));
     }
 
     fn add(&mut self, key: (u32, u32), definition: &Definition<'_>) {

@@ -8,13 +8,12 @@ use crate::threads::Threads;
 use crate::thresholds::{Thresholds, ValueSource};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{Producer, ProducerShares};
 use syscollect_zone_protocol::{Attribute, Event, FramePhase, Item, TextRole, Value, item_words};
 
-/// Zones of a thread that are followed; those within are not.
-const MOST_DEPTH: usize = 64;
 /// Async zones and sets of frames that are followed at a time.
 const MOST_OPEN: usize = 1 << 16;
 /// Bytes of a message that are looked at.
@@ -84,10 +83,7 @@ struct Writer {
     client: u32,
     tid: u32,
     owner: u32,
-    /// The outermost first, as far as they are followed.
-    open: Vec<OpenZone>,
-    /// How many are open.
-    depth: usize,
+    zones: FollowedZones<OpenZone>,
 }
 
 /// What all parts of this need of others.
@@ -133,7 +129,7 @@ impl Zones {
         let ZoneChunk { client, tid, owner, .. } = *chunk;
         let writer = self.writers.entry(lane).or_default();
         if is_missing || (writer.client, writer.tid, writer.owner) != (client, tid, owner) {
-            writer.clear();
+            writer.zones.clear();
         }
         (writer.client, writer.tid, writer.owner) = (client, tid, owner);
         if is_missing {
@@ -181,10 +177,8 @@ impl Zones {
         let mut look = |span: OpenSpan<'_>| next = next.min(context.look(now, span));
         for writer in self.writers.values_mut().filter(|writer| runs(writer.client)) {
             let Writer { client, tid, .. } = *writer;
-            for OpenZone { location, began, stuck } in &mut writer.open {
-                if let Some(named) = logs.location(client, *location)
-                    && *began != u64::MAX
-                {
+            for OpenZone { location, began, stuck } in writer.zones.iter_mut() {
+                if let Some(named) = logs.location(client, *location) {
                     look(OpenSpan { kind: "zone", named, began: *began, tid, stuck });
                 }
             }
@@ -223,19 +217,16 @@ impl Zones {
         match event {
             Event::ZoneBegin { location, depth } => {
                 let zone = OpenZone { location, began: at, stuck: TriggerSet::default() };
-                *unfollowed += u64::from(!writer.begin(depth as usize, zone));
+                *unfollowed += u64::from(!writer.zones.begin(depth, zone));
             }
             Event::ZoneEnd { depth } => {
-                if let Some(zone) = writer.end(depth) {
+                if let Some(zone) = writer.zones.end(depth) {
                     context.took(zone, client, tid, at);
                 }
             }
             // Only what began while it was looked has a known duration.
-            Event::Attached { depth } => {
-                writer.open.truncate(depth as usize);
-                writer.depth = depth as usize;
-            }
-            Event::Lost { .. } | Event::ThreadEnd => writer.clear(),
+            Event::Attached { depth } => writer.zones.leave(depth),
+            Event::Lost { .. } | Event::ThreadEnd => writer.zones.clear(),
             Event::AsyncBegin { location, zone, .. }
                 if !*is_blind && context.logs.location(client, location).is_some() =>
             {
@@ -312,36 +303,6 @@ impl Zones {
             }
             _ => {}
         }
-    }
-}
-
-impl Writer {
-    fn clear(&mut self) {
-        self.open.clear();
-        self.depth = 0;
-    }
-
-    /// A zone begins; whether it is followed.
-    fn begin(&mut self, depth: usize, zone: OpenZone) -> bool {
-        self.depth = depth.saturating_add(1);
-        if depth >= MOST_DEPTH {
-            return false;
-        }
-        // Those around it whose beginning was not seen.
-        self.open
-            .resize(depth, OpenZone { location: 0, began: u64::MAX, stuck: TriggerSet::default() });
-        self.open.push(zone);
-        true
-    }
-
-    /// The innermost ends, and all beyond that depth, modulo 64: the zone that ends there.
-    fn end(&mut self, depth: u8) -> Option<OpenZone> {
-        let innermost = self.depth.checked_sub(1)?;
-        let depth = innermost - innermost.wrapping_sub(usize::from(depth)) % 64;
-        self.depth = depth;
-        let zone = self.open.get(depth).copied()?;
-        self.open.truncate(depth);
-        (zone.began != u64::MAX).then_some(zone)
     }
 }
 

@@ -21,11 +21,13 @@
 #![no_std]
 
 pub mod arena;
+mod depth;
 mod item;
 pub mod log;
 mod numbers;
 mod pieces;
 
+pub use depth::ended_depth;
 pub use item::{
     Attribute, Event, Item, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH,
     ZONE_VALUE, is_stamped, item_words,

@@ -19,7 +19,7 @@ const RATE: &str = "300";
 const MAPPINGS: &str = "1000";
 /// Ten minutes.
 const LENGTH: Duration = Duration::from_secs(600);
-/// Its memory is looked at from when the buffer is full, and has been for so long: until then it grows.
+/// Its memory is looked at from when the buffer has been full for so long: until then it grows.
 const SETTLED: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Of what is held.

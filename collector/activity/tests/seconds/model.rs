@@ -10,7 +10,7 @@ use syscollect_records::{RecordKind, SchedRecord, task_state};
 const THREADS: u32 = 6;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum MachineStep {
     /// On that CPU one of the threads that sleep is woken.
     Wake(u32),
     /// One of those that are runnable gets the CPU, or nobody; how the one before waits.
@@ -22,7 +22,7 @@ enum Step {
 }
 
 /// So many of a hundred steps lose something.
-fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, u16, Step)>> {
+fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, u16, MachineStep)>> {
     let state = prop::sample::select(vec![
         task_state::RUNNABLE,
         task_state::INTERRUPTIBLE,
@@ -30,10 +30,10 @@ fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, u16, Step)>> {
         task_state::STOPPED,
     ]);
     let step = prop_oneof![
-        36 => any::<u32>().prop_map(Step::Wake),
-        48 => (any::<u32>(), state).prop_map(|(next, state)| Step::Switch(next, state)),
-        12 => Just(Step::Arrives),
-        losses => Just(Step::Lost),
+        36 => any::<u32>().prop_map(MachineStep::Wake),
+        48 => (any::<u32>(), state).prop_map(|(next, state)| MachineStep::Switch(next, state)),
+        12 => Just(MachineStep::Arrives),
+        losses => Just(MachineStep::Lost),
     ];
     let wait = prop_oneof![1..1000u64, 1..300_000u64];
     prop::collection::vec((wait, 0..3u16, step), 1..120)
@@ -95,7 +95,7 @@ impl Model {
 const RUNNABLE: State = State::Waits(task_state::RUNNABLE);
 
 /// A machine does that; what is said of it, and what was so.
-fn run(steps: Vec<(u64, u16, Step)>) -> (Recorder, Model) {
+fn run(steps: Vec<(u64, u16, MachineStep)>) -> (Recorder, Model) {
     let mut recorder = Recorder::new(3);
     let mut model = Model::default();
     for cpu in 0..3 {
@@ -107,7 +107,7 @@ fn run(steps: Vec<(u64, u16, Step)>) -> (Recorder, Model) {
     for (wait, cpu, step) in steps {
         at += wait;
         match step {
-            Step::Wake(number) => {
+            MachineStep::Wake(number) => {
                 let is_asleep = |tid: &u32| {
                     let state = model.state(*tid);
                     state.is_none_or(|(_, state)| !matches!(state, State::Running | RUNNABLE))
@@ -118,7 +118,7 @@ fn run(steps: Vec<(u64, u16, Step)>) -> (Recorder, Model) {
                     model.set(*tid, at, RUNNABLE);
                 }
             }
-            Step::Switch(number, state) => {
+            MachineStep::Switch(number, state) => {
                 let is_runnable =
                     |tid: &u32| model.state(*tid).is_some_and(|(_, is)| is == RUNNABLE);
                 let mut next: Vec<u32> = (1..=THREADS).filter(is_runnable).collect();
@@ -138,8 +138,8 @@ fn run(steps: Vec<(u64, u16, Step)>) -> (Recorder, Model) {
                 }
                 model.cpus.get_mut(&cpu).expect("it is one").push((at, next));
             }
-            Step::Arrives => recorder.until(at),
-            Step::Lost => drop(recorder.take_chunk(cpu)),
+            MachineStep::Arrives => recorder.until(at),
+            MachineStep::Lost => drop(recorder.take_chunk(cpu)),
         }
     }
     // Each lane goes on once more, which tells of what was lost.

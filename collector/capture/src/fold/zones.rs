@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use kept::{GroupPlace, KeptGroup};
 use program::ProgramItems;
 use rustc_hash::FxHashMap;
-use said::{Said, Subject};
+use said::{SaidAttributes, Subject};
 use syscollect_model::{Lane, Ticks};
 use syscollect_records::{Stamp, ZoneChunk};
 use syscollect_store::{Chunk, ChunkHeader, Fold, FoldBounds, UserOf};
@@ -84,7 +84,7 @@ struct LaneWriter {
 struct Group<'a> {
     place: GroupPlace,
     item: &'a [u64],
-    said: Said<'a>,
+    said: SaidAttributes<'a>,
 }
 
 impl Group<'_> {
@@ -126,7 +126,7 @@ impl OpenItems {
                 place.ticks = Stamp(item[0]).ticks_near(first);
             }
             program.newest = program.newest.max(place.ticks);
-            let said = Said { words: attributes, is_marker: is_marker(item[0]) };
+            let said = SaidAttributes { words: attributes, is_marker: is_marker(item[0]) };
             apply(Group { place, item, said }, &mut lane.thread, program);
             rest = after;
         }
@@ -254,7 +254,7 @@ fn apply(group: Group<'_>, thread: &mut ThreadItems, program: &mut ProgramItems)
     let Some(Item::Stamped { event, .. }) = Item::decode(group.item) else {
         // Either attributes come first, or something that is not known here.
         if !is_stamped(group.item[0]) {
-            thread.describe(group.place, Said { words: group.item, is_marker: false });
+            thread.describe(group.place, SaidAttributes { words: group.item, is_marker: false });
         }
         return thread.describe(group.place, group.said);
     };

@@ -223,3 +223,19 @@ fn format_of(format: protocol::FieldFormat) -> FieldFormat {
         protocol::FieldFormat::Address => FieldFormat::Address,
     }
 }
+
+/// Tells what a chunk of a program's log defines: the program's number, the definition's, and that.
+/// Those of kinds that are not known are passed over. For whoever follows a recording that goes on.
+pub fn each_definition(data: &[u8], mut on: impl FnMut(u32, u32, &Definition<'_>)) {
+    let Some(chunk) = ZoneLogChunk::from_bytes(data) else { return };
+    let mut at = ZoneLogChunk::SIZE;
+    // Without a size there is no way to what follows.
+    while let Some((kind, body, size)) = data.get(at..).and_then(split_entry) {
+        let position = u64::from(chunk.position) + (at - ZoneLogChunk::SIZE) as u64;
+        at += size;
+        let Ok(number) = u32::try_from(position / 8 + 1) else { return };
+        if let Some(definition) = Definition::decode(kind, body) {
+            on(chunk.client, number, &definition);
+        }
+    }
+}

@@ -34,8 +34,8 @@ impl BufferSnapshot {
         self.bounds.oldest
     }
 
-    /// Writes all of it; of lifetimes of tasks, of mappings and of older events what `fold` leaves. Returns the
-    /// records that it lacks, by lane and cause.
+    /// Writes all of it; of lifetimes of tasks, of mappings and of older events what `fold` leaves.
+    /// Returns the records that it lacks, by lane and cause.
     ///
     /// # Errors
     ///

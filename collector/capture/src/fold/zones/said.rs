@@ -35,14 +35,14 @@ impl Subject {
 
 /// Attributes one by one, as far as they are known.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct SaidAttributes<'a> {
     /// Their words.
     pub(super) words: &'a [u64],
     /// Whether they stand behind a marker.
     pub(super) is_marker: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> SaidAttributes<'a> {
     /// Each with what it is about.
     pub(super) fn each(self) -> impl Iterator<Item = (Subject, &'a [u64])> {
         let mut rest = self.words;

@@ -1,11 +1,11 @@
 //! What a thread has open.
 
 use syscollect_model::Lane;
-use syscollect_zone_protocol::{Event, Item, MarkerPhase};
+use syscollect_zone_protocol::{Event, Item, MarkerPhase, ended_depth};
 
 use super::Group;
 use super::kept::{GroupPlace, KeptGroup};
-use super::said::{Said, Subject};
+use super::said::{SaidAttributes, Subject};
 
 /// Words of what is said of a zone while it is open, and of a thread's name.
 const MOST_SAID: usize = 512;
@@ -56,14 +56,11 @@ impl ThreadItems {
         }
     }
 
-    /// A zone ends and leaves that many open, of which the low six bits are known: that which is
-    /// nearest to the innermost, as those who read it decide.
+    /// A zone ends and leaves that many open, of which the low six bits are known.
     pub(super) fn end(&mut self, left: u8) {
         let Some(innermost) = self.zones.last().map(|zone| zone.depth) else { return };
-        let above = left.wrapping_sub(innermost as u8) & 63;
-        let below = (64 - u32::from(above)) % 64;
-        if above == 0 || above >= 32 && below <= innermost {
-            self.leave(innermost - below);
+        if let Some(depth) = ended_depth(innermost, left) {
+            self.leave(depth);
         }
     }
 
@@ -88,7 +85,7 @@ impl ThreadItems {
     }
 
     /// What is said of the innermost zone, or of the thread.
-    pub(super) fn describe(&mut self, place: GroupPlace, said: Said<'_>) {
+    pub(super) fn describe(&mut self, place: GroupPlace, said: SaidAttributes<'_>) {
         for (subject, attribute) in said.each() {
             match subject {
                 Subject::ThreadName { more } => self.rename(place, attribute, more),
