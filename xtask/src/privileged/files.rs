@@ -98,10 +98,14 @@ pub(crate) fn last_seconds(context: &Context) -> Result<String> {
     Ok(format!("{seconds:.2} s were kept of one, {short:.2} s in a megabyte"))
 }
 
+/// Round trips of `ping-pong` that take longer than twice what [`last_seconds`] keeps: 3.5 s on a
+/// quiet machine, where a million has taken 2.0.
+const LONG: u64 = 1_700_000;
+
 /// What `info` says of an overwriting recording, and the seconds from its first switch to its last.
 fn kept(context: &Context, name: &str, buffer: &str, stacks: &str) -> Result<(Value, f64)> {
     let output = context.path(name);
-    let times = context.times(1_000_000).to_string();
+    let times = context.times(LONG).to_string();
     let options = ["--overwrite", "--buffer", buffer, "--stacks", stacks, "--freq", "0"];
     context.record(&output, &options, &["ping-pong", &times, "0"])?;
     let recorded = Recorded::read(&output)?;
