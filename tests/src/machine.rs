@@ -183,19 +183,18 @@ impl FakeMachine {
         self.define(&Definition::Processes(vec![process]));
     }
 
-    /// A process of one thread that was seen asleep in a function of the kernel.
+    /// A process of one thread that was there when the recording began and was seen asleep then, in
+    /// a function of the kernel.
     pub fn sleeper(&mut self, us: u64, pid: u32, name: &str, blocked_in: &str) {
-        let asleep = Some(KnownSleep {
-            state: 'S',
-            blocked_in: blocked_in.to_owned(),
-            ..Default::default()
-        });
-        self.define(&Definition::Processes(vec![KnownProcess {
-            pid,
-            threads: vec![KnownThread { tid: pid, name: name.to_owned(), asleep }],
-            states_read: Ticks(ticks(us)),
-            ..KnownProcess::default()
-        }]));
+        let sleeper = asleep(us, pid, name, blocked_in);
+        self.define(&Definition::Processes(vec![sleeper]));
+    }
+
+    /// A process of one thread that was seen asleep when a snapshot was taken.
+    pub fn sleeper_at_snapshot(&mut self, us: u64, pid: u32, name: &str, blocked_in: &str) {
+        let noted = Ticks(ticks(us));
+        let sleeper = KnownProcess { noted, ..asleep(us, pid, name, blocked_in) };
+        self.define(&Definition::Processes(vec![sleeper]));
     }
 
     /// A process whose command line is read while the recording runs.
@@ -580,4 +579,15 @@ pub const fn ticks(us: u64) -> u64 {
 fn stamped(us: u64, kind: u64, words: [u64; 3]) -> Vec<u8> {
     let stamp = Stamp(ticks(us) << 8 | kind & 0xff);
     [stamp.0, words[1], words[2]].map(u64::to_le_bytes).concat()
+}
+
+fn asleep(us: u64, pid: u32, name: &str, blocked_in: &str) -> KnownProcess {
+    let blocked_in = blocked_in.to_owned();
+    let asleep = Some(KnownSleep { state: 'S', blocked_in, ..KnownSleep::default() });
+    KnownProcess {
+        pid,
+        threads: vec![KnownThread { tid: pid, name: name.to_owned(), asleep }],
+        states_read: Ticks(ticks(us)),
+        ..KnownProcess::default()
+    }
 }

@@ -525,3 +525,24 @@ fn who_was_seen_asleep_is_told_at_that_time_unless_it_had_ended() {
     let reported: Vec<_> = text.lines().filter(|line| line.contains("asleep")).collect();
     assert_eq!(reported, ["        5.000 asleep sleeper/70 (sleeps, in futex_do_wait)"], "{text}");
 }
+
+#[test]
+fn who_is_asleep_when_a_snapshot_is_taken_is_told_then_and_keeps_its_command_line() {
+    let mut machine = FakeMachine::new(1);
+    machine.sleeper(15, 70, "sleeper", "futex_do_wait");
+    machine.note(16, 70, &["/bin/sleeper", "--long"]);
+    machine.switch(0, 10, task_state::RUNNABLE, 100);
+    machine.switch(0, 30, task_state::INTERRUPTIBLE, 0);
+    // Behind the last record: the snapshot's own work.
+    machine.sleeper_at_snapshot(35, 70, "sleeper", "pipe_read");
+    let mut session = golden::open(machine.finish());
+    let (text, _) = golden::text(&mut session);
+    let reported: Vec<_> = text.lines().filter(|line| line.contains("asleep")).collect();
+    let expected = [
+        "        5.000 asleep sleeper/70 (sleeps, in futex_do_wait)",
+        "       25.000 asleep sleeper/70 (sleeps, in pipe_read)",
+    ];
+    assert_eq!(reported, expected, "{text}");
+    let process = session.tables().processes.iter().find(|process| process.pid == 70).unwrap();
+    assert_eq!(process.command_line, ["/bin/sleeper", "--long"]);
+}

@@ -5,6 +5,7 @@
 //! time, and the lanes must be drained meanwhile. What is noted is taken in
 //! turns of the users whose programs it is of ([`FairQueue`]).
 
+mod at_snapshot;
 mod code_names;
 mod relisting;
 mod task;
@@ -25,7 +26,9 @@ use crate::by_user;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
-use crate::fair_queue::{Account, FairQueue, ProcessUser, ProcessUsers, Turn, TurnOutcome};
+use crate::fair_queue::{
+    Account, FairQueue, ProcessUser, ProcessUsers, QueuedWork, Turn, TurnOutcome,
+};
 use crate::jvm::JvmNames;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
@@ -34,6 +37,8 @@ use crate::source::Observed;
 use crate::stage::Flush;
 use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
+pub(crate) use at_snapshot::MetadataSnapshot;
+use at_snapshot::names;
 use relisting::Relisting;
 use task::MetadataTask;
 
@@ -64,10 +69,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// counted. And as much is heard before the next turn.
 const UNHEARD_MAX: usize = 65_536;
 const HEARD_AT_ONCE: usize = 8192;
-/// How long a file's end, and a snapshot, wait for the turns of those who had no share yet, and the
-/// recording's end also for others: whoever took the least comes first.
+/// How long a file's end waits for the turns of those who had no share yet, and the recording's end
+/// also for others: whoever took the least comes first.
 const BETWEEN_FILES: Duration = Duration::from_secs(1);
-const BEFORE_SNAPSHOT: Duration = Duration::from_millis(200);
 const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// How long the end of a recording waits for all that was observed to be noted, and then for the thread
 /// to end: it may stand in a file of anybody's.
@@ -117,14 +121,6 @@ enum MetadataMessage {
     NextFile(Sender<PinnedFiles>),
     /// A snapshot is taken: what was observed is noted, and this is sent.
     Snapshot(Sender<MetadataSnapshot>),
-}
-
-/// What a snapshot needs beside what was noted in the buffer.
-pub(crate) struct MetadataSnapshot {
-    /// The files that were mapped so far.
-    pub(crate) pinned: PinnedFiles,
-    /// Who lives now, and under which names.
-    pub(crate) processes: Vec<Definition>,
 }
 
 /// What the recording is like.
@@ -244,25 +240,14 @@ impl MetadataThread {
     }
 }
 
-/// Who lives now, and under which names.
-fn names(clock: ClockSource) -> Vec<Definition> {
-    let noted = ticks_now(clock);
-    // Without command lines, which are noted already, as far as they can be read.
-    let mut processes = crate::snapshot::processes(Path::new("/"));
-    let names_read = ticks_now(clock);
-    processes
-        .iter_mut()
-        .for_each(|process| (process.noted, process.names_read) = (noted, names_read));
-    let some = processes.chunks(PROCESSES_AT_ONCE);
-    some.map(|processes| Definition::Processes(processes.to_vec())).collect()
-}
-
 /// Records metadata, one task in each turn.
 struct MetadataRecorder<'a> {
     /// Below which /proc is.
     root: PathBuf,
     sink: &'a ChunkSink,
     clock: ClockSource,
+    /// The user who asked for the recording.
+    asked_by: Option<u32>,
     /// The processes whose switches are recorded; empty for all.
     pids: Vec<u32>,
     command_lines: CommandLines,
@@ -309,6 +294,7 @@ impl<'a> MetadataRecorder<'a> {
     ) -> Self {
         let MetadataSettings { clock, asked_by, pids, jvms, .. } = settings;
         Self {
+            asked_by,
             pids,
             root: root.to_path_buf(),
             owners: ProcessUsers::below(root),
@@ -360,13 +346,12 @@ impl<'a> MetadataRecorder<'a> {
         for process in &mut described {
             // It was there when the file began: it is not noted as of now.
             process.names_read = names_read;
-            // What threads of the kernel wait for that nobody wakes is of no interest.
             if process.kernel {
                 continue;
             }
             let whose = self.owners.whose(process.pid);
             of_users.entry(whose.payer()).or_default().push(process.pid);
-            if self.pids.is_empty() || self.pids.contains(&process.pid) {
+            if self.records_switches_of(process) {
                 self.may_sleep.push((whose, process.clone()));
             }
         }
@@ -375,6 +360,12 @@ impl<'a> MetadataRecorder<'a> {
             self.turns.add(whose, MetadataTask::Processes(pids), Instant::now());
         }
         self.described.extend(described);
+    }
+
+    /// Whether the process is one of those whose switches are recorded, and a program: what threads
+    /// of the kernel wait for that nobody wakes is of no interest.
+    fn records_switches_of(&self, process: &KnownProcess) -> bool {
+        !process.kernel && (self.pids.is_empty() || self.pids.contains(&process.pid))
     }
 
     /// How threads sleep is read of processes whose switches are recorded: who is not woken has no
@@ -603,16 +594,6 @@ impl<'a> MetadataRecorder<'a> {
         // Whoever names that file may have given up.
         let _ = before.send(std::mem::replace(&mut self.pinned, PinnedFiles::new()));
         self.add_all();
-    }
-
-    /// Notes what waits, as far as its users have their share, and what a snapshot needs besides.
-    fn snapshot(&mut self, answer: &Sender<MetadataSnapshot>, orders: &SharedState) {
-        self.look_for_perf_maps();
-        self.take_all(orders, BEFORE_SNAPSHOT, |turns| turns.next(Instant::now()));
-        self.push_batches(Duration::ZERO);
-        let (pinned, processes) = (self.pinned.clone(), names(self.clock));
-        // Whoever takes the snapshot may have given up.
-        let _ = answer.send(MetadataSnapshot { pinned, processes });
     }
 
     /// Notes what waits, then for a while also of users who had their share; what to say of the

@@ -272,3 +272,34 @@ fn sleepers_seen(own: u32, pids: Vec<u32>) -> usize {
     let own_threads = processes.filter(|process| process.pid == own && process.states_read.0 > 0);
     own_threads.flat_map(|process| process.threads).filter(|one| one.asleep.is_some()).count()
 }
+
+#[test]
+fn a_snapshot_is_told_who_sleeps_now() {
+    let (tell, reported) = channel::<()>();
+    let sleeper = std::thread::Builder::new().name("one-who-sleeps".into());
+    let sleeper = sleeper.spawn(move || reported.recv()).unwrap();
+    let sink = ChunkSink::new(64 << 20, BufferMode::Overwrite, false);
+    let mut recorder = MetadataRecorder::new(&sink, settings(), None);
+    let before = ticks_now(CLOCK);
+    let mut seen = None;
+    while seen.is_none() {
+        let (answer, answered) = channel();
+        recorder.snapshot(&answer, &SharedState::default());
+        let snapshot = answered.recv().unwrap();
+        assert_eq!(snapshot.unread, 0);
+        let processes = snapshot.processes.into_iter().flat_map(|definition| match definition {
+            Definition::Processes(processes) => processes,
+            other => panic!("{other:?}"),
+        });
+        let read = processes.filter(|process| process.states_read.0 > 0);
+        seen = read
+            .flat_map(|process| {
+                assert!(process.noted == process.states_read && process.noted > before);
+                process.threads
+            })
+            .find(|thread| thread.name == "one-who-sleeps");
+    }
+    assert_eq!(seen.and_then(|thread| thread.asleep).map(|sleep| sleep.state), Some('S'));
+    drop(tell);
+    let _ = sleeper.join();
+}

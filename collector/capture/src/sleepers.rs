@@ -1,4 +1,5 @@
-//! Threads that are asleep when a file begins, with their stacks: who is not woken has no event.
+//! Threads that are asleep when a file begins or a snapshot is taken, with their stacks: who is not
+//! woken has no event.
 //!
 //! **How.** A kernel program goes through all tasks once (`bpf/src/sleepers.bpf.c`): registers and
 //! kernel stacks. What lies on a user stack is read from its process's memory, in its user's turn;
@@ -30,7 +31,7 @@ use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
 use crate::error::CaptureError;
-use crate::fair_queue::ProcessUser;
+use crate::fair_queue::{ProcessUser, QueuedWork};
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
 use crate::priority::PriorityBoost;
@@ -137,11 +138,6 @@ impl UnreadSleepers {
         self.processes.push(process);
     }
 
-    /// How many threads there are whose states are to be read.
-    pub(crate) fn count(&self) -> u64 {
-        self.processes.iter().map(|process| process.threads.len() as u64).sum()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.stacks.is_empty()
     }
@@ -181,6 +177,13 @@ impl UnreadSleepers {
             }
         }
         (!process.threads.is_empty()).then_some(process)
+    }
+}
+
+impl QueuedWork for UnreadSleepers {
+    /// How many threads there are whose states are to be read.
+    fn count(&self) -> u64 {
+        self.processes.iter().map(|process| process.threads.len() as u64).sum()
     }
 }
 
@@ -287,6 +290,19 @@ impl SleeperStacks {
     /// Another file begins, with who is asleep then.
     pub(crate) fn begin_file(&mut self) {
         self.found = None;
+    }
+
+    /// A snapshot is taken, with who is asleep then. What was read until now of the file's comes
+    /// back, for [`end_snapshot`](Self::end_snapshot).
+    pub(crate) fn begin_snapshot(&mut self) -> SleepersMemory {
+        self.found = None;
+        std::mem::take(&mut self.memory)
+    }
+
+    /// User stacks that were read for the snapshot; what is read from now on is the file's again.
+    pub(crate) fn end_snapshot(&mut self, of_file: SleepersMemory) -> StacksInMemory {
+        let read = std::mem::replace(&mut self.memory, of_file);
+        std::mem::take(&mut read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Threads of these processes, with whose these are, that may be asleep, by user. Who is asleep

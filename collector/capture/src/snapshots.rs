@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, RecorderSummary, SessionInfo, SnapshotMark, Ticks};
 use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
-use syscollect_symbolize::PinnedFiles;
 
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
@@ -95,11 +94,16 @@ impl SnapshotTaker {
                 let error = std::io::Error::other("it has ended, or stands still");
                 CaptureError::system("the recording of which a snapshot was asked for", error)
             })?;
-        let (pinned, processes) = match metadata {
-            Some(MetadataSnapshot { pinned, processes }) => (pinned, processes),
-            None => (PinnedFiles::default(), Vec::new()),
-        };
-        let SnapshotParts { at, buffer, mut session, mut summary, mut losses, stacks } = parts;
+        let MetadataSnapshot { pinned, processes, stacks: of_sleepers, unread } =
+            metadata.unwrap_or_default();
+        let SnapshotParts { at, buffer, mut session, mut summary, mut losses, mut stacks } = parts;
+        stacks.extend(of_sleepers);
+        if unread > 0 {
+            summary.missing.push(format!(
+                "{unread} threads were not looked at when the snapshot was taken: those that slept \
+                 all the time are not shown"
+            ));
+        }
         let mut mark = order.mark.clone();
         if mark.at == Ticks(0) {
             mark.at = at;

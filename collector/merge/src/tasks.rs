@@ -273,9 +273,12 @@ impl TaskBuilder<'_> {
 
     /// What was read of processes before `ticks` belongs to those of that time.
     pub(crate) fn apply_notes(&mut self, ticks: u64) {
-        self.emit_sleepers(ticks);
         while let Some(note) = self.tasks.notes.pop_if(|note| note.noted.0 <= ticks) {
-            if let Some(process) = self.tasks.processes.get(&note.pid) {
+            self.emit_sleepers(note.noted.0);
+            if note.states_read > Ticks(0) {
+                // Of who sleeps when a snapshot is taken all else was told before.
+                note.threads.iter().for_each(|thread| self.add_sleeper(&note, thread));
+            } else if let Some(process) = self.tasks.processes.get(&note.pid) {
                 let process = *process;
                 let row = &mut self.tables.processes[process.index()];
                 // Names that were read at the end come without command lines.
@@ -288,6 +291,7 @@ impl TaskBuilder<'_> {
                 self.known(&note);
             }
         }
+        self.emit_sleepers(ticks);
     }
 
     /// Names that were read at the end, because renames were left out: what differs from them was

@@ -130,12 +130,17 @@ impl ThreadAccount {
         }
     }
 
-    /// What is told of it begins now. Who was seen asleep before may have run since.
+    /// What is told of it begins now.
     pub(super) fn begin_anew(&mut self, now: u64) {
+        self.doubt_sleep();
+        self.restart(now);
+    }
+
+    /// What was overwritten may have told that it ran since it was seen asleep.
+    pub(super) fn doubt_sleep(&mut self) {
         if std::mem::take(&mut self.earlier.slept) {
             (self.state, self.earlier.is_cut_off) = (ThreadState::Unknown, false);
         }
-        self.restart(now);
     }
 
     fn restart(&mut self, now: u64) {

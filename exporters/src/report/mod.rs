@@ -368,8 +368,11 @@ impl Exporter for ReportExporter {
 
     /// States are followed, so that they are known when the part that was asked for begins.
     fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        if self.span.lead_up(time.0, event) {
+        if self.span.lead_up(time.0) {
             self.scheduling.accounts.begin(time.0);
+        }
+        if self.span.ends_overwritten(event) {
+            self.scheduling.accounts.begin_anew(time.0);
         }
         self.scheduling.event(time, event, tables);
         Ok(())

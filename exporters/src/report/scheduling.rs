@@ -11,8 +11,8 @@ use super::wakeups::Waker;
 use super::worst::Woken;
 use crate::gaps::Gaps;
 use syscollect_model::{
-    CpuId, Event, MachineId, OffCpu, OnCpu, ProcessId, SchedulingGap, SleepState, Switch, Tables,
-    ThreadId, Time, Wakeup,
+    CpuId, Event, LossCause, MachineId, OffCpu, OnCpu, ProcessId, SchedulingGap, SleepState,
+    Switch, Tables, ThreadId, Time, Wakeup,
 };
 
 /// The states of all threads and CPUs. Times are nanoseconds.
@@ -35,6 +35,8 @@ pub(super) struct Scheduling {
 struct MissingTimes {
     /// Records were lost.
     lost: Gaps,
+    /// When the last of those came that were overwritten: lanes give way one by one.
+    overwritten_until: u64,
     /// An event is missing that nothing says was lost.
     unreported: Gaps,
     /// How often something else ran than the events before say.
@@ -113,6 +115,10 @@ impl Scheduling {
             Event::Loss(loss) => {
                 if let Some(gap) = loss.scheduling_gap() {
                     self.gap(now, gap, tables);
+                    if loss.cause == LossCause::Overwritten {
+                        self.missing.overwritten_until = now;
+                        self.accounts.doubt_sleepers();
+                    }
                 }
             }
             Event::RecordingEnd(machine) => self.end_machine(now, *machine, tables),
@@ -418,6 +424,8 @@ impl Scheduling {
 
     /// What threads of these processes do lasts until now, and no longer.
     fn end_threads(&mut self, now: u64, tables: &Tables, of: impl Fn(ProcessId) -> bool) {
+        let MissingTimes { lost, overwritten_until, .. } = &self.missing;
+        self.waits.overwritten_ns = lost.missing(self.accounts.origin(), *overwritten_until);
         for thread in self.accounts.ids() {
             let account = &self.accounts[thread];
             if !of(account.process) {

@@ -42,10 +42,15 @@ impl SessionSpan {
     }
 
     /// An event before the part that was asked for; whether it is the first one.
-    pub(super) fn lead_up(&mut self, now: u64, event: &Event) -> bool {
+    pub(super) fn lead_up(&mut self, now: u64) -> bool {
         self.last = now;
-        self.overwritten.ends_with(event);
         !std::mem::replace(&mut self.led_up, true)
+    }
+
+    /// Whether what `--overwrite` left no events of ends with this one; to be asked of each that is
+    /// before the part that was asked for.
+    pub(super) fn ends_overwritten(&mut self, event: &Event) -> bool {
+        self.overwritten.ends_with(event)
     }
 
     /// An event that is told of; what begins with it.
@@ -71,7 +76,7 @@ impl SessionSpan {
     /// Whether what `--overwrite` left no events of ends with this one.
     #[inline]
     pub(super) fn begins_anew(&mut self, now: u64, event: &Event) -> bool {
-        let anew = self.overwritten.ends_with(event);
+        let anew = self.ends_overwritten(event);
         if anew {
             self.kept_since = Some(now);
         }
@@ -134,10 +139,6 @@ mod tests {
     use super::*;
     use syscollect_model::Time;
 
-    fn end() -> Event {
-        Event::RecordingEnd(MachineId::FIRST)
-    }
-
     #[test]
     fn a_session_begins_with_its_first_event_and_ends_with_its_last() {
         let mut span = SessionSpan::new(None);
@@ -150,7 +151,7 @@ mod tests {
     fn a_part_begins_where_it_was_asked_for_if_events_led_up_to_it() {
         let part = ReportRange { from: Some(Time(25)), to: None };
         let mut span = SessionSpan::new(Some(part));
-        assert_eq!([10, 20].map(|now| span.lead_up(now, &end())), [true, false]);
+        assert_eq!([10, 20].map(|now| span.lead_up(now)), [true, false]);
         assert_eq!(span.advance(30), Some(Beginning::OfPart(25)));
         assert_eq!(span.advance(45), None);
         assert_eq!((span.start_ns(), span.duration_ns()), (25, 20));

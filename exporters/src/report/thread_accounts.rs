@@ -95,6 +95,11 @@ impl ThreadAccounts {
         self.accounts.iter_mut().for_each(|account| account.begin_anew(now));
     }
 
+    /// Events of any threads were overwritten until now.
+    pub(super) fn doubt_sleepers(&mut self) {
+        self.accounts.iter_mut().for_each(ThreadAccount::doubt_sleep);
+    }
+
     /// What came until now is not told of.
     pub(super) fn forget_before(&mut self, now: u64, gaps: &Gaps) {
         self.origin = now;

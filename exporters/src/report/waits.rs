@@ -16,6 +16,8 @@ pub(super) struct Waits {
     pub(super) worst: WorstOfEach,
     /// The last time that was blocked and has ended.
     ended_sleep: Option<EndedSleep>,
+    /// Nanoseconds at the beginning of what is told of, of which events were overwritten.
+    pub(super) overwritten_ns: u64,
 }
 
 /// A thread was blocked, and is not any more.
@@ -51,6 +53,7 @@ impl Waits {
             run_queue: RunQueueWaits::default(),
             worst,
             ended_sleep: None,
+            overwritten_ns: 0,
         }
     }
 
@@ -91,8 +94,9 @@ impl Waits {
             return;
         }
         if interval.earlier.slept && account.state == ThreadState::Ended {
-            // Where switches are missing it may have run, and slept elsewhere then.
-            if interval.unknown == 0 {
+            // Where switches are missing it may have run, and slept elsewhere then. Who was seen after
+            // all that was overwritten has slept so since.
+            if interval.unknown <= self.overwritten_ns {
                 let key = WaitKey::new(thread, account.process, off_cpu);
                 self.off_cpu.asleep_throughout.push(key);
             }

@@ -15,6 +15,7 @@ use syscollect_store::CaptureReader;
 
 use super::context::{Context, finish, signal, text, wait};
 use super::flight::Flight;
+use super::hung::check_hangs;
 use super::zones::{load, numbered};
 
 /// How far back it reaches, and how long all is open before a snapshot is taken.
@@ -56,6 +57,7 @@ pub(crate) fn open_zones(context: &Context) -> Result<String> {
     for snapshot in &snapshots {
         let programs = Programs::read(snapshot)?;
         let stuck = programs.of(silent_pid).check_silent()?;
+        check_hangs(context, snapshot, silent_pid)?;
         let whole = programs.of(busy_pid).open("whole")?;
         ensure!(whole > KEPT, "the zone that goes on began {whole:.1?} before");
         let gone = programs.0.get(&dead_pid);
@@ -64,7 +66,7 @@ pub(crate) fn open_zones(context: &Context) -> Result<String> {
     }
     Ok(format!(
         "of {keep} that are kept, and of the last second: zones that began {} earlier, their \
-         lock, who waits for it, and a plot",
+         lock, who waits for it and where, and a plot",
         told.join(" and ")
     ))
 }

@@ -2,6 +2,7 @@
 //! that hangs has no event, and one whose first thread has ended shows nothing where others do.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
@@ -46,8 +47,7 @@ pub(crate) fn leader_gone(context: &Context) -> Result<String> {
     context.succeed(&["record", "-o", output, "-p", &pid, "-d", "3"])?;
     drop(program.stdin.take());
     program.wait()?;
-    let report = context.succeed(&["report", output, "--process", &pid, "--json"])?.stdout;
-    let report: Value = serde_json::from_str(&report)?;
+    let report = report_of(context, output, &pid)?;
     let functions = report["functions"]["by_total"]["rows"].as_array();
     let functions = functions.context("a report has functions")?;
     let samples = number(&report["functions"], "samples")?;
@@ -72,6 +72,33 @@ pub(crate) fn leader_gone(context: &Context) -> Result<String> {
     Ok(format!("{burns} of {samples} samples named, and who waits, and zones"))
 }
 
+/// The report of a capture, of that process.
+fn report_of(context: &Context, capture: &str, pid: &str) -> Result<Value> {
+    let report = context.succeed(&["report", capture, "--process", pid, "--json"])?.stdout;
+    Ok(serde_json::from_str(&report)?)
+}
+
+/// Whether a snapshot tells of a process that has done nothing for longer than that reaches back:
+/// one of its threads waits for a lock.
+pub(super) fn check_hangs(context: &Context, snapshot: &Path, pid: u32) -> Result<()> {
+    let report = report_of(context, text(snapshot)?, &pid.to_string())?;
+    let asleep = &report["off_cpu"]["asleep_throughout"];
+    let futex = blocked_in(asleep, "futex")
+        .with_context(|| format!("nobody waits for a lock: {asleep}"))?;
+    check_stack(context, futex, ["lock_contended", "start_thread"])
+}
+
+/// The row's stack has these functions, where stacks of others can be walked.
+fn check_stack(context: &Context, row: &Value, functions: [&str; 2]) -> Result<()> {
+    // Registers of others, and tables by which their stacks are walked.
+    if context.offered.has("bpf_task_pt_regs") && context.offered.has("unwind_tables") {
+        let frames = row["frames"].as_array().context("a row has frames")?;
+        let has = |function: &&str| frames.iter().any(|frame| is_named(frame, function));
+        ensure!(functions.iter().all(has), "this stack is not whole: {row}");
+    }
+    Ok(())
+}
+
 /// The row of those who are blocked in such a function.
 fn blocked_in<'a>(asleep: &'a Value, function: &str) -> Option<&'a Value> {
     asleep["rows"]["rows"].as_array()?.iter().find(|row| is_named(&row["blocked_in"], function))
@@ -86,8 +113,7 @@ fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
     let capture = context.path("hung.syscap");
     let output = text(&capture)?;
     context.succeed(&[&["record", "-o", output, "-d", "1"], options].concat())?;
-    let report = context.succeed(&["report", output, "--process", pid, "--json"])?.stdout;
-    let report: Value = serde_json::from_str(&report)?;
+    let report = report_of(context, output, pid)?;
     let threads = report["threads"]["rows"].as_array().context("a report has threads")?;
     ensure!(threads.len() as u64 == WAITING + 1, "of {} threads is told: {report}", threads.len());
     let duration = number(&report, "duration_ns")?;
@@ -104,17 +130,8 @@ fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
     ensure!(number(futex, "threads")? == WAITING, "who waits for the lock: {futex}");
     let pipe =
         blocked_in(asleep, "pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
-    // Registers of others, and tables by which their stacks are walked.
-    if context.offered.has("bpf_task_pt_regs") && context.offered.has("unwind_tables") {
-        let ways = [(futex, ["lock_contended", "start_thread"]), (pipe, ["read_to_end", "_start"])];
-        for (row, functions) in ways {
-            let frames = row["frames"].as_array().context("a row has frames")?;
-            let is_whole = functions
-                .iter()
-                .all(|function| frames.iter().any(|frame| is_named(frame, function)));
-            ensure!(is_whole, "this stack is not whole: {row}");
-        }
-    }
+    check_stack(context, futex, ["lock_contended", "start_thread"])?;
+    check_stack(context, pipe, ["read_to_end", "_start"])?;
     Ok(format!(
         "{WAITING} threads asleep in {} for {} ms",
         futex["blocked_in"],

@@ -243,19 +243,52 @@ fn where_records_are_missing_a_sleeper_is_unknown() {
     assert_eq!(thread(&report, 20).activity.times, times(0, 0, 80, 20));
 }
 
-#[test]
-fn who_slept_before_what_was_overwritten_is_unknown_since_then() {
+/// A thread was seen asleep, its events of a millisecond after that were overwritten, those of the
+/// second CPU for 20 us more, and another thread runs for 100 us.
+fn overwritten() -> (Scenario, ThreadId) {
     let (mut scenario, a, b) = two_programs();
     let futex = in_futex(&mut scenario);
+    let cause = syscollect_model::LossCause::Overwritten;
     scenario.at(5, Event::Asleep(b, futex));
-    let lost = Loss { cause: syscollect_model::LossCause::Overwritten, ..loss(0, 0, 1_000) };
-    scenario.at(1_000, Event::Loss(lost));
+    scenario.at(1_000, Event::Loss(Loss { cause, ..loss(0, 0, 1_000) }));
     scenario.switches(1_000, 0, IDLE, SleepState::Runnable, a);
+    scenario.at(1_020, Event::Loss(Loss { cause, ..loss(1, 0, 1_020) }));
     scenario.switches(1_100, 0, a, SLEEPS, IDLE);
-    let report = report(&scenario);
-    assert_eq!(report.off_cpu.asleep_throughout.threads, 0, "it may have slept elsewhere since");
-    let asleep = report.threads.rows.iter().find(|thread| thread.tid == 20);
-    assert_eq!(asleep.map_or(0, |thread| thread.activity.times.blocked_ns), 0);
+    (scenario, b)
+}
+
+/// The report of the whole scenario, and of its last 50 us.
+fn whole_and_part(scenario: &Scenario) -> [Report; 2] {
+    let part = Some(ReportRange { from: Some(Time(START + 1_050_000)), to: None });
+    let options = ReportOptions { part, ..ReportOptions::default() };
+    [report(scenario), part::report_of_part(scenario, 1_050, options)]
+}
+
+#[test]
+fn who_slept_before_what_was_overwritten_is_unknown_since_then() {
+    let (mut scenario, _) = overwritten();
+    scenario.switches(1_110, 0, IDLE, SleepState::Runnable, IDLE);
+    for report in whole_and_part(&scenario) {
+        assert_eq!(
+            report.off_cpu.asleep_throughout.threads, 0,
+            "it may have slept elsewhere since"
+        );
+        let asleep = report.threads.rows.iter().find(|thread| thread.tid == 20);
+        assert_eq!(asleep.map_or(0, |thread| thread.activity.times.blocked_ns), 0);
+    }
+}
+
+#[test]
+fn who_is_asleep_when_a_snapshot_is_taken_and_of_whom_it_has_nothing_slept_throughout() {
+    let (mut scenario, b) = overwritten();
+    let poll = OffCpu { blocked_in: Some(scenario.name("do_epoll_wait")), ..off() };
+    scenario.at(1_110, Event::Asleep(b, poll));
+    let expected = [times(0, 0, 90, 20), times(0, 0, 60, 0)];
+    for (report, times) in whole_and_part(&scenario).iter().zip(expected) {
+        let [row] = &report.off_cpu.asleep_throughout.rows.rows[..] else { panic!("{report:?}") };
+        assert_eq!((row.pid, row.blocked_in.as_deref()), (20, Some("do_epoll_wait")));
+        assert_eq!(thread(report, 20).activity.times, times);
+    }
 }
 
 #[test]
