@@ -1,5 +1,5 @@
-//! How much memory the recorder may take: of what the machine has left and
-//! what control groups allow it, and what it makes of that.
+//! How much memory the recorder may take: of what the machine has left, what
+//! control groups allow it and what it was told, and what it makes of that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,23 +40,40 @@ const UNWIND_SHARE: u64 = 256;
 pub(crate) const LEAST_UNWIND: u64 = 512 << 10;
 const MOST_UNWIND: u64 = 16 << 20;
 
-/// A limit, and who sets it.
+/// What can be taken, and by whose limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryRoom {
     /// Bytes that can still be taken.
     pub(crate) bytes: u64,
-    /// The limit's bytes and the control group that has it; `None` where the machine's memory is
-    /// the limit.
-    pub(crate) group: Option<GroupLimit>,
+    pub(crate) limit: MemoryLimit,
 }
 
-/// A control group's limit.
+/// What sets the tightest limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupLimit {
-    /// Its bytes.
-    pub(crate) bytes: u64,
-    /// The file that says so, as this process sees it.
-    pub(crate) file: PathBuf,
+pub(crate) enum MemoryLimit {
+    /// What the machine has left.
+    Machine,
+    /// A control group.
+    Group {
+        /// Its bytes.
+        bytes: u64,
+        /// The file that says so, as this process sees it.
+        file: PathBuf,
+    },
+    /// Whoever started the recorder, in bytes.
+    Asked(u64),
+}
+
+impl MemoryLimit {
+    /// What the buffer with all that comes with it may have of what lanes leave: names and exports
+    /// come later, and others may want memory, too. A limit that was asked for holds also for
+    /// what hostile programs make the recorder keep.
+    fn buffer_share(&self) -> (u64, u64) {
+        match self {
+            Self::Machine | Self::Group { .. } => (1, 2),
+            Self::Asked(_) => (3, 8),
+        }
+    }
 }
 
 /// How large those lanes of a CPU are that are made as large as memory allows: bytes of data, powers
@@ -128,7 +145,7 @@ impl MemoryRoom {
         let available = number_of_line(&text(&root.join("proc/meminfo")), "MemAvailable:");
         let mut room = Self {
             bytes: available.map_or(u64::MAX, |kilobytes| kilobytes.saturating_mul(1024)),
-            group: None,
+            limit: MemoryLimit::Machine,
         };
         for folder in group_folders(root) {
             let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"]
@@ -138,11 +155,21 @@ impl MemoryRoom {
                 let left = limit.saturating_sub(in_use(&folder));
                 if left < room.bytes {
                     let file = Path::new("/").join(file.strip_prefix(root).unwrap_or(&file));
-                    room = Self { bytes: left, group: Some(GroupLimit { bytes: limit, file }) };
+                    room = Self { bytes: left, limit: MemoryLimit::Group { bytes: limit, file } };
                 }
             }
         }
         room
+    }
+
+    /// No more than was asked for, if anything was, of which this process has `own` bytes already.
+    pub(crate) fn at_most(self, asked: Option<u64>, own: u64) -> Self {
+        match asked {
+            Some(asked) if asked.saturating_sub(own) < self.bytes => {
+                Self { bytes: asked.saturating_sub(own), limit: MemoryLimit::Asked(asked) }
+            }
+            _ => self,
+        }
     }
 
     /// What is left of it when so many bytes are taken.
@@ -197,13 +224,15 @@ impl MemoryRoom {
         let lanes = lane_bytes.on(cpus);
         let left = free.saturating_sub(lanes);
         let mut buffer = buffer_bytes as u64;
-        // Half of it: names and exports come later, and others may want memory, too.
-        while buffer > LEAST_BUFFER && holds.memory(buffer) > left / 2 {
+        let (part, of) = self.limit.buffer_share();
+        while buffer > LEAST_BUFFER && holds.memory(buffer) > left / of * part {
             buffer = (buffer / 8 * 7).max(LEAST_BUFFER);
         }
         self.has(BASE_BYTES + lanes + holds.memory(buffer))?;
         let buffer = buffer as usize;
-        let note = (buffer < buffer_bytes).then(|| {
+        // Whoever asks for no less than all wants what fits.
+        let wants_what_fits = self.limit == MemoryLimit::Asked(buffer_bytes as u64);
+        let note = (buffer < buffer_bytes && !wants_what_fits).then(|| {
             let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
             format!("the trace buffer has {given}, not {asked}: {} to take", self.limit_text())
         });
@@ -219,15 +248,18 @@ impl MemoryRoom {
     /// `the control group allows 64.0 MB (/sys/fs/cgroup/x/memory.max) and leaves 50.1 MB`.
     pub(crate) fn limit_text(&self) -> String {
         let left = megabytes(self.bytes);
-        match &self.group {
-            Some(GroupLimit { bytes, file }) => {
+        match &self.limit {
+            MemoryLimit::Group { bytes, file } => {
                 format!(
                     "its control group allows {} ({}) and leaves {left}",
                     megabytes(*bytes),
                     file.display()
                 )
             }
-            None => format!("the machine leaves {left}"),
+            MemoryLimit::Asked(bytes) => {
+                format!("--memory allows {} and leaves {left}", megabytes(*bytes))
+            }
+            MemoryLimit::Machine => format!("the machine leaves {left}"),
         }
     }
 }
@@ -236,6 +268,12 @@ impl MemoryRoom {
 /// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
+}
+
+/// Bytes of this process in memory, from the files below `root`.
+pub(crate) fn own_memory(root: &Path) -> u64 {
+    let kilobytes = number_of_line(&text(&root.join("proc/self/status")), "VmRSS:");
+    kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
 /// The folders of the control groups that limit this process's memory: its own and those above it,
@@ -359,9 +397,8 @@ mod tests {
         ]);
         let room = MemoryRoom::read(root.path());
         assert_eq!(room.bytes, 50_000_000);
-        let group = room.group.unwrap();
-        assert_eq!(group.bytes, 60_000_000);
-        assert_eq!(group.file, Path::new("/sys/fs/cgroup/user.slice/build.service/memory.high"));
+        let file = "/sys/fs/cgroup/user.slice/build.service/memory.high".into();
+        assert_eq!(room.limit, MemoryLimit::Group { bytes: 60_000_000, file });
     }
 
     #[test]
@@ -380,14 +417,14 @@ mod tests {
     fn without_limits_the_machine_is_the_limit_and_without_that_none_is() {
         let root =
             fake(&[("proc/meminfo", "MemAvailable:  1000 kB\n"), ("proc/self/cgroup", "0::/x\n")]);
-        assert_eq!(MemoryRoom::read(root.path()), MemoryRoom { bytes: 1_024_000, group: None });
+        assert_eq!(MemoryRoom::read(root.path()), room(1_024_000));
         assert_eq!(MemoryRoom::read(Path::new("/nowhere")).bytes, u64::MAX);
     }
 
     const TO_DISK: BufferUse = BufferUse { mode: BufferMode::Discard, snapshots: false };
 
     fn room(bytes: u64) -> MemoryRoom {
-        MemoryRoom { bytes, group: None }
+        MemoryRoom { bytes, limit: MemoryLimit::Machine }
     }
 
     #[test]
@@ -415,6 +452,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_divided_as_what_there_is() {
+        const ASKED: u64 = 512 << 20;
+        let holds = BufferUse { mode: BufferMode::Overwrite, snapshots: true };
+        let asked = room(8 << 30).at_most(Some(ASKED), 20 << 20);
+        assert_eq!(asked, MemoryRoom { bytes: 492 << 20, limit: MemoryLimit::Asked(ASKED) });
+        let whatever_fits = asked.plan(ASKED as usize, holds, 2).unwrap();
+        let buffer = holds.memory(whatever_fits.buffer_bytes as u64);
+        assert!((ASKED / 4..ASKED * 3 / 8).contains(&buffer), "{whatever_fits:?}");
+        assert_eq!(whatever_fits.note, None);
+        let too_much = asked.plan(256 << 20, holds, 2).unwrap().note.unwrap();
+        assert!(too_much.contains("--memory allows 536.9 MB and leaves 515.9 MB"), "{too_much}");
+        assert_eq!(asked.plan(16 << 20, holds, 2).unwrap().buffer_bytes, 16 << 20);
+        let little = room(ASKED / 2);
+        assert_eq!(little.clone().at_most(Some(ASKED), 0), little, "there is not so much");
+        assert_eq!(little.clone().at_most(None, 0), little);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct RecordOptions {
     pub unwind: UnwindMethod,
     /// Bytes of rows of unwind tables; `None` leaves it to what memory there is.
     pub unwind_memory: Option<u64>,
+    /// Bytes that this process may have in all; `None` leaves it to the machine and its control
+    /// groups. A buffer of as many is as large as what fits.
+    pub memory: Option<u64>,
     /// Bytes of the trace buffer between the lanes and the disk.
     pub buffer_bytes: usize,
     /// What gives way when the buffer is full.
@@ -79,6 +82,7 @@ impl Default for RecordOptions {
             stacks: Stacks::default(),
             unwind: UnwindMethod::default(),
             unwind_memory: None,
+            memory: None,
             buffer_bytes: 64 << 20,
             mode: BufferMode::Discard,
             buffer_span: None,

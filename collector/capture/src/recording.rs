@@ -13,7 +13,7 @@ use crate::collector::{Children, Collector, EndedRecording, Output, RotationLimi
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
-use crate::memory::{BufferUse, MemoryRoom};
+use crate::memory::{BufferUse, MemoryRoom, own_memory};
 use crate::options::RecordOptions;
 use crate::recorded::Recorded;
 use crate::snapshot::with_descendants;
@@ -57,6 +57,8 @@ pub struct Progress {
     pub written_in_all: u64,
     /// Bytes that wait for the disk, or, where the newest are kept, are kept.
     pub buffered: u64,
+    /// Bytes that the trace buffer may have of events.
+    pub buffer_bytes: u64,
 }
 
 impl Recording {
@@ -71,7 +73,8 @@ impl Recording {
         out: impl Into<RecordingFiles>,
     ) -> Result<Self, CaptureError> {
         let cpus = Host::at(Path::new("/")).possible_cpus();
-        let room = MemoryRoom::read(Path::new("/"));
+        let root = Path::new("/");
+        let room = MemoryRoom::read(root).at_most(options.memory, own_memory(root));
         room.suffices_for(&options)?;
         let room = room.without(options.unwind_memory.unwrap_or(0));
         let memory = room.plan(options.buffer_bytes, BufferUse::of(&options), cpus)?;
@@ -165,6 +168,7 @@ impl Recording {
             written: load(&files.written),
             written_in_all: load(&files.written_in_all),
             buffered: self.sink.buffer().buffered() as u64,
+            buffer_bytes: self.sink.buffer().limit() as u64,
         }
     }
 

@@ -206,18 +206,28 @@ pub(crate) fn naming_options() -> Options {
     Options { asked_by: Owner::user_asking(), memory: naming_memory(), ..Options::default() }
 }
 
-/// What naming may take, of all that this program names at one time: a small control group must not
-/// end what has been recorded, nor what a flight recorder goes on to record.
+/// What naming may take, of all that this program names at one time.
+static NAMING_MEMORY: OnceLock<NamingMemory> = OnceLock::new();
+
+/// A small control group must not end what has been recorded, nor what a flight recorder goes on to
+/// record.
 fn naming_memory() -> NamingMemory {
-    static MEMORY: OnceLock<NamingMemory> = OnceLock::new();
-    let memory = MEMORY.get_or_init(|| {
-        #[cfg(target_os = "linux")]
-        let free = syscollect_capture::available_memory();
-        #[cfg(not(target_os = "linux"))]
-        let free = u64::MAX;
-        NamingMemory::new(MOST_NAMING_MEMORY.min(free / 4))
-    });
-    memory.clone()
+    NAMING_MEMORY.get_or_init(|| NamingMemory::new(most_naming_memory())).clone()
+}
+
+fn most_naming_memory() -> u64 {
+    #[cfg(target_os = "linux")]
+    let free = syscollect_capture::available_memory();
+    #[cfg(not(target_os = "linux"))]
+    let free = u64::MAX;
+    MOST_NAMING_MEMORY.min(free / 4)
+}
+
+/// This program may have `bytes` of memory in all, of which naming has an eighth; to be said before
+/// anything is named.
+#[cfg(target_os = "linux")]
+pub(crate) fn limit_naming(bytes: u64) {
+    NAMING_MEMORY.get_or_init(|| NamingMemory::new(most_naming_memory().min(bytes / 8)));
 }
 
 pub(crate) fn request(module: UnresolvedModule) -> ModuleRequest {

@@ -196,6 +196,11 @@ impl TraceBuffer {
         self.mode == BufferMode::Overwrite
     }
 
+    /// Bytes of chunks that it may hold.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes of memory that it may take, with all definitions and what snapshots need.
     pub fn most_memory(&self) -> usize {
         let bytes = self.limit;

@@ -417,6 +417,7 @@ impl Options {
             },
             unwind: subject.unwind.into(),
             unwind_memory: subject.unwind_memory,
+            memory: None,
             buffer_bytes: self.buffer_bytes,
             mode: *mode,
             buffer_span: *buffer_span,

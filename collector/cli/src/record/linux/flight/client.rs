@@ -90,7 +90,7 @@ Examples:
 
 JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
 holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
-peak_bytes, snapshots, writing, failed (how many of each), missing, triggers (each
+peak_bytes, memory_bytes (what --memory allows), snapshots, writing, failed (how many of each), missing, triggers (each
 with its name, text, events, fired, paused and limited; unwatched_chunks).")]
 pub(crate) struct StatusArgs {
     /// Print JSON
@@ -247,9 +247,12 @@ fn text(status: &Status) -> String {
             bytes(status.buffer_bytes),
         ),
         format!(
-            "it costs {:.2} % of one CPU and at most {} of memory",
+            "it costs {:.2} % of one CPU and at most {} of memory{}",
             status.cpu_ns as f64 / 1e7 / seconds,
             bytes(status.peak_bytes),
+            status
+                .memory_bytes
+                .map_or_else(String::new, |most| format!(" (may have {})", bytes(most))),
         ),
         format!(
             "snapshots: {} taken, {} being written, {} failed",

@@ -74,6 +74,9 @@ pub(crate) struct Status {
     /// CPU time of the recorder, nanoseconds, and the most that it had in memory, bytes.
     pub(super) cpu_ns: u64,
     pub(super) peak_bytes: u64,
+    /// Bytes that it may have in memory, if that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory_bytes: Option<u64>,
     /// Snapshots that were taken, that are being written, and that failed.
     pub(super) snapshots: u64,
     pub(super) writing: u64,

@@ -23,6 +23,7 @@ pub(crate) use viewed::{ViewedArgs, ViewedFlight, ViewedStatus};
 use super::recorder::{KernelRecorders, Recorder};
 use super::{System, TICK};
 use crate::confine;
+use crate::convert::limit_naming;
 use crate::owner::Owner;
 use crate::signals::{self, Stop, StopEvent};
 use crate::usage::usage;
@@ -62,6 +63,8 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
     let mut settings = options.recording.settings(None, program_start);
     settings.stop_asked = abandon.stop_asked();
     settings.snapshots = true;
+    settings.memory = options.memory;
+    options.memory.into_iter().for_each(limit_naming);
     let (tee, triggers) = Triggers::new(options.triggers.clone())
         .map_err(|error| usage(format!("{error:#}")))?
         .unzip();
@@ -76,14 +79,18 @@ pub(crate) fn run(args: FlightArgs, program_start: Instant) -> Result<ExitCode> 
         Err(Some(error)) => return Err(error),
     };
     recorder.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
-    let snapshots = Arc::new(Snapshots::new(recorder.snapshots(), abandon.clone()));
+    let snapshots = Snapshots::new(recorder.snapshots(), abandon.clone());
+    let snapshots = Arc::new(match options.memory {
+        Some(_) => snapshots.named_one_by_one(),
+        None => snapshots,
+    });
     let (asks, asked) = queue();
     let listener = std::thread::Builder::new().name("control".into());
     listener.spawn(move || listen(&control, &asks)).context("cannot start a thread")?;
     notifier.ready();
     eprint_line!(
         "syscollect: keeps the newest events in {}; `syscollect snapshot` writes them",
-        bytes(options.recording.buffer_bytes as u64)
+        bytes(recorder.progress().buffer_bytes)
     );
     let watch = |triggers: Triggers| triggers.watch(Arc::clone(&snapshots), folder.clone());
     let triggers = triggers.map(watch).transpose()?;
@@ -197,11 +204,12 @@ impl Flight {
             running_ns: held.age.as_nanos() as u64,
             reach_ns: held.reach.as_nanos() as u64,
             held_bytes: progress.buffered,
-            buffer_bytes: self.options.recording.buffer_bytes as u64,
+            buffer_bytes: progress.buffer_bytes,
             events: progress.records,
             lost: progress.lost,
             cpu_ns: cpu_time().as_nanos() as u64,
             peak_bytes: peak_memory(),
+            memory_bytes: self.options.memory,
             snapshots: counts.taken,
             writing: counts.writing,
             failed: counts.failed,

@@ -18,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo syscollect flight                        keeps what fits into 256 MiB, until it is stopped
   sudo syscollect flight --buffer 1G --keep 60s   the last minute, if it fits into 1 GiB
+  sudo syscollect flight --memory 512M          what fits, with all that the recorder holds besides
   sudo syscollect flight --group perf           members of the group perf may take snapshots
   sudo syscollect flight --folder /var/lib/syscollect   where snapshots go that SIGUSR1 takes
   sudo syscollect flight --trigger 'stall: zone request > 200ms, after 1s'   by itself
@@ -42,13 +43,21 @@ cause may be left out. Causes:
   message in NAME \"p99\"               an instrumented program says so
   counter \"CPU pressure\" > 50, plot NAME > 1000";
 
+/// Bytes that keep events, unless others are asked for.
+const BUFFER: usize = 256 << 20;
+
 /// The arguments as they are written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FlightArgs {
-    /// How much memory keeps events
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
-    buffer: usize,
+    /// How much memory keeps events; by default 256M, or what fits into --memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    buffer: Option<usize>,
+
+    /// How much memory the recorder may have in all: the buffer with what it holds for snapshots,
+    /// names of their functions, and itself
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<usize>,
 
     /// Keep no events of longer ago, even if there is room
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -84,6 +93,8 @@ pub(crate) struct FlightArgs {
 /// The arguments checked and completed.
 pub(super) struct FlightOptions {
     pub(super) recording: Options,
+    /// Bytes that the recorder may have in all.
+    pub(super) memory: Option<u64>,
     pub(super) folder: PathBuf,
     pub(super) most: usize,
     pub(super) triggers: Vec<Trigger>,
@@ -101,9 +112,11 @@ impl FlightArgs {
         let subject = self.subject.finish()?;
         let triggers = self.triggers.all()?;
         check_recorded(&triggers, &subject, self.events.gpu)?;
-        let recording = recording(subject, self.events, self.buffer, self.keep);
+        let buffer = self.buffer.or(self.memory).unwrap_or(BUFFER);
+        let recording = recording(subject, self.events, buffer, self.keep);
         Ok(FlightOptions {
             recording,
+            memory: self.memory.map(|bytes| bytes as u64),
             folder: self.folder,
             most: self.most as usize,
             triggers,

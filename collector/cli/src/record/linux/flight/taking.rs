@@ -46,6 +46,9 @@ pub(super) struct Snapshots {
     counts: Mutex<SnapshotCounts>,
     places: Mutex<Places>,
     changed: Condvar,
+    /// Who names one has this, where memory is limited: what is read of a snapshot to name it may be
+    /// as much as the buffer has.
+    naming: Option<Mutex<()>>,
 }
 
 /// What came of one.
@@ -99,7 +102,19 @@ impl Snapshots {
             counts: Mutex::default(),
             places: Mutex::default(),
             changed: Condvar::new(),
+            naming: None,
         }
+    }
+
+    /// One is named at a time, so that all together take no more memory than the largest.
+    pub(super) fn named_one_by_one(self) -> Self {
+        Self { naming: Some(Mutex::default()), ..self }
+    }
+
+    /// Until this is dropped another may have to wait to be named.
+    fn naming(&self) -> Option<MutexGuard<'_, ()>> {
+        let turn = self.naming.as_ref()?;
+        Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Something is said on the recording's own track.
@@ -231,6 +246,7 @@ impl Snapshots {
             summary: &mut recorded.summary,
         };
         let pinned = std::mem::take(&mut recorded.pinned);
+        let _turn = self.naming();
         let abandon = self.abandon.after(LONGEST_NAMING);
         let unnamed = name(file, bytes, &abandon, pinned, unwinding)?;
         Ok((recorded, unnamed))
@@ -267,6 +283,7 @@ impl Snapshots {
             bundling: None,
             is_accounted: false,
         };
+        let _turn = self.naming();
         let finished = finish.finish(draft, recorded, &mut Timings::start())?;
         let (path, _) = finished.output.context("it has no file")?;
         Ok((path, error))
