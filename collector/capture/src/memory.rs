@@ -37,6 +37,9 @@ const MOST_LANES: u64 = 1 << 30;
 /// Rows of unwind tables take this part of what is there, within these bounds: what code takes that
 /// runs at the moment; the rest gives way. The kernel sets memory aside for all of them at once.
 const UNWIND_SHARE: u64 = 256;
+/// Of what was asked for, which is little and for this alone: without a table a stack is sent as it
+/// lies in memory, which takes more.
+const UNWIND_SHARE_OF_ASKED: u64 = 32;
 pub(crate) const LEAST_UNWIND: u64 = 512 << 10;
 const MOST_UNWIND: u64 = 16 << 20;
 
@@ -72,6 +75,13 @@ impl MemoryLimit {
         match self {
             Self::Machine | Self::Group { .. } => (1, 2),
             Self::Asked(_) => (3, 8),
+        }
+    }
+
+    fn unwind_share(&self) -> u64 {
+        match self {
+            Self::Machine | Self::Group { .. } => UNWIND_SHARE,
+            Self::Asked(_) => UNWIND_SHARE_OF_ASKED,
         }
     }
 }
@@ -240,7 +250,7 @@ impl MemoryRoom {
             buffer_bytes: buffer,
             lane_bytes,
             lanes_bytes: lanes,
-            unwind_bytes: (self.bytes / UNWIND_SHARE).clamp(LEAST_UNWIND, MOST_UNWIND),
+            unwind_bytes: (self.bytes / self.limit.unwind_share()).clamp(LEAST_UNWIND, MOST_UNWIND),
             note,
         })
     }
@@ -463,7 +473,7 @@ mod tests {
         let whatever_fits = asked.plan(ASKED as usize, holds, 2).unwrap();
         let buffer = holds.memory(whatever_fits.buffer_bytes as u64);
         assert!((ASKED / 4..ASKED * 3 / 8).contains(&buffer), "{whatever_fits:?}");
-        assert_eq!(whatever_fits.note, None);
+        assert_eq!((whatever_fits.note, whatever_fits.unwind_bytes), (None, (492 << 20) / 32));
         let too_much = asked.plan(256 << 20, holds, 2).unwrap().note.unwrap();
         assert!(too_much.contains("--memory allows 536.9 MB and leaves 515.9 MB"), "{too_much}");
         assert_eq!(asked.plan(16 << 20, holds, 2).unwrap().buffer_bytes, 16 << 20);

@@ -396,7 +396,7 @@ impl SleeperStacks {
         };
         let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        stacks.insert(key, StackCopy::new(user, memory));
+        stacks.insert(key, Arc::new(StackCopy::new(user, memory)));
     }
 
     /// Hands what was recorded to `sink`, as far as `flush` says.

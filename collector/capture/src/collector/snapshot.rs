@@ -116,6 +116,8 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::unwind::StackCopy;
     use syscollect_model::{Lane, LaneKind};
 
@@ -125,7 +127,8 @@ mod tests {
         let lane = Lane::new(LaneKind::SampleStack, 0);
         for batch in 0..100 {
             let ids = batch * 100..(batch + 1) * 100;
-            history.keep_stacks(ids.map(|id| ((lane, id), StackCopy::default())).collect());
+            history
+                .keep_stacks(ids.map(|id| ((lane, id), Arc::new(StackCopy::default()))).collect());
             assert!(history.stacks.len() <= STACKS_MAX);
         }
         assert!(history.stacks.contains_key(&(lane, 9_999)), "the newest are there");

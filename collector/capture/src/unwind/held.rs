@@ -2,6 +2,7 @@
 //! may have, they are packed: that takes time, which few recordings need to spend.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
 use rustc_hash::FxHashMap;
@@ -17,8 +18,9 @@ const STACK_BYTES: u64 = 128;
 /// walked in the end.
 const PACKED_AT_LEAST: usize = 8;
 
-/// Stacks as they lay in memory, by the lane of their definition and its id there.
-pub type StacksInMemory = FxHashMap<(Lane, u32), StackCopy>;
+/// Stacks as they lay in memory, by the lane of their definition and its id there. Snapshots share
+/// them: each is as large as what it holds.
+pub type StacksInMemory = FxHashMap<(Lane, u32), Arc<StackCopy>>;
 
 /// A stack as it lay in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,21 +38,21 @@ impl StackCopy {
     }
 
     /// The stack.
-    pub fn memory(self) -> StackMemory {
+    pub fn memory(&self) -> StackMemory {
         let Self { packed, plain, .. } = self;
         if packed.is_empty() {
-            return plain;
+            return plain.clone();
         }
         let mut stack = StackPieces::default();
         for (start, bytes) in packed {
             // What was packed here can be unpacked.
-            let bytes = decompress_size_prepended(&bytes).unwrap_or_default();
-            stack.add(start, &bytes);
+            let bytes = decompress_size_prepended(bytes).unwrap_or_default();
+            stack.add(*start, &bytes);
         }
         for (start, bytes) in plain.stack.pieces() {
             stack.add(start, bytes);
         }
-        StackMemory { stack, ..plain }
+        StackMemory { stack, ..*plain }
     }
 
     /// Packs what is not; how many bytes that freed.
@@ -68,7 +70,7 @@ impl StackCopy {
 /// Stacks that came in parts.
 #[derive(Debug)]
 pub(super) struct StackCopies {
-    stacks: StacksInMemory,
+    stacks: FxHashMap<(Lane, u32), StackCopy>,
     /// Those that are not packed, the oldest first.
     plain: VecDeque<(Lane, u32)>,
     total: u64,
@@ -79,7 +81,7 @@ pub(super) struct StackCopies {
 impl StackCopies {
     pub(super) fn new(bytes: u64) -> Self {
         Self {
-            stacks: StacksInMemory::default(),
+            stacks: FxHashMap::default(),
             plain: VecDeque::new(),
             total: bytes,
             free: Pool::spared_by_root(bytes),
@@ -141,7 +143,7 @@ impl StackCopies {
     pub(super) fn take(&mut self) -> StacksInMemory {
         self.plain.clear();
         self.free = Pool::spared_by_root(self.total);
-        std::mem::take(&mut self.stacks)
+        self.stacks.drain().map(|(key, stack)| (key, Arc::new(stack))).collect()
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     fn of(stacks: &StacksInMemory, id: u32) -> Option<StackMemory> {
-        stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id)).map(|stack| stack.clone().memory())
+        stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id)).map(|stack| stack.memory())
     }
 
     #[test]
@@ -211,10 +213,11 @@ mod tests {
         (0..1000).for_each(|id| held.add(&part(id, 1001, 0x7000), &[0; 2048]));
         assert_eq!((held.stacks.len(), held.refused), (50, 950));
         held.add(&part(5000, 1002, 0x7000), &[0; 2048]);
-        assert!(of(&held.stacks, 5000).is_some());
         let (lying, short) = (StackMemoryHeader { bytes: 99, ..part(1, 0, 0x7000) }, [0; 50]);
         held.add(&lying, &short);
-        assert!(of(&held.stacks, 1).is_some_and(|stack| stack.stack.len() == 16), "it lies");
+        let stacks = held.take();
+        assert!(of(&stacks, 5000).is_some());
+        assert!(of(&stacks, 1).is_some_and(|stack| stack.stack.len() == 16), "it lies");
     }
 
     #[test]

@@ -213,9 +213,18 @@ impl Flight {
             snapshots: counts.taken,
             writing: counts.writing,
             failed: counts.failed,
-            missing: self.recorder.missing().to_vec(),
+            missing: self.notes(),
             triggers: self.triggers.as_ref().map(TriggerThread::report).unwrap_or_default(),
         }
+    }
+
+    /// What the machine lacks, and whether more memory was taken than was allowed.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.recorder.missing().to_vec();
+        if self.options.memory.is_some_and(|most| peak_memory() > most) {
+            notes.push("it had more memory than --memory allows".to_owned());
+        }
+        notes
     }
 
     /// Ends it, when snapshots are written that somebody waits for.

@@ -51,6 +51,17 @@ pub(super) struct Snapshots {
     naming: Option<Mutex<()>>,
 }
 
+/// Its turn to be named; with its end what that took is given back.
+struct NamingTurn<'a>(Option<MutexGuard<'a, ()>>);
+
+impl Drop for NamingTurn<'_> {
+    fn drop(&mut self) {
+        // Before the next one's.
+        return_free_memory();
+        self.0.take();
+    }
+}
+
 /// What came of one.
 struct Outcome {
     is_done: bool,
@@ -96,6 +107,7 @@ impl Drop for Written {
 
 impl Snapshots {
     pub(super) fn new(taker: SnapshotTaker, abandon: Abandon) -> Self {
+        keep_little_free_memory();
         Self {
             taker,
             abandon,
@@ -112,9 +124,9 @@ impl Snapshots {
     }
 
     /// Until this is dropped another may have to wait to be named.
-    fn naming(&self) -> Option<MutexGuard<'_, ()>> {
-        let turn = self.naming.as_ref()?;
-        Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
+    fn naming(&self) -> NamingTurn<'_> {
+        let turn = self.naming.as_ref();
+        NamingTurn(turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Something is said on the recording's own track.
@@ -228,7 +240,6 @@ impl Snapshots {
             // Who is answered may ask for the next one at once.
             written.give_place_back();
             outcome.tell();
-            return_free_memory();
         });
         if let Err(error) = thread {
             eprint_line!("syscollect: no snapshot: cannot start a thread: {error}");
@@ -338,6 +349,18 @@ fn whole(reader: &CaptureReader, bytes: u64) -> Result<()> {
         bail!("somebody else changed the file while the snapshot was written");
     }
     Ok(())
+}
+
+/// Has memory that is freed go back to the system, beyond a little: each thread that names has an
+/// arena of its own (mallopt(3)), of whose end the allocator keeps up to 64 MiB otherwise, which
+/// [`return_free_memory`] does not reach (glibc 2.36).
+fn keep_little_free_memory() {
+    // SAFETY: these set numbers of the allocator, under its own lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+    }
 }
 
 /// Gives back to the system what naming has freed: the allocator would keep it for the next snapshot,
