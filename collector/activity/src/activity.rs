@@ -1,5 +1,6 @@
 //! Seconds, made of the chunks of a recording that goes on.
 
+use crate::functions::Functions;
 use crate::history::History;
 use crate::interval::Interval;
 use crate::machine::Machine;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use syscollect_merge::{LiveRecord, LiveRecords};
 use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_records::{RecordKind, SchedRecord, TaskRecord};
+use syscollect_records::{RecordKind, SampleRecord, SchedStackRecord, TaskRecord};
 use syscollect_store::{Chunk, Definition};
 
 /// Clock readings without which no record comes.
@@ -22,7 +23,7 @@ const LONGEST_LISTING: u64 = 2;
 /// that sleeps does, it goes on from now.
 const MOST_BEHIND: u64 = 60;
 /// Definitions that are read, by their names in JSON.
-const DEFINITIONS: [&str; 3] = ["session", "processes", "clients"];
+const DEFINITIONS: [&str; 4] = ["session", "processes", "clients", "mappings"];
 
 /// What a recording that goes on says of each second: see the [`crate`].
 #[derive(Default)]
@@ -31,6 +32,7 @@ pub struct Activity {
     machine: Machine,
     names: Names,
     zones: Zones,
+    functions: Functions,
     history: History,
     /// Ticks of a second; 0 until that is known.
     second: u64,
@@ -54,8 +56,29 @@ pub struct Activity {
 impl Activity {
     /// Whether chunks of such lanes are to be fed.
     pub fn wants(kind: LaneKind) -> bool {
-        use LaneKind::{Clock, Definition, Sched, Task, Zone, ZoneLog};
-        matches!(kind, Definition | Clock | Task | Sched | Zone | ZoneLog)
+        use LaneKind::{Clock, Definition, Mapping, Sched, Task, Zone, ZoneLog};
+        matches!(kind, Definition | Clock | Task | Sched | Zone | ZoneLog | Mapping)
+    }
+
+    /// Whether chunks of such lanes are to be fed, too, once [functions](Self::follow_functions)
+    /// are followed.
+    pub fn wants_for_functions(kind: LaneKind) -> bool {
+        matches!(kind, LaneKind::Sample | LaneKind::SampleStack | LaneKind::SchedStack)
+    }
+
+    /// From now on each second has its functions, too.
+    pub fn follow_functions(&mut self) {
+        self.functions.follow();
+    }
+
+    /// What is known of functions.
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// The same, to ask for what has no names, and to add those.
+    pub fn functions_mut(&mut self) -> &mut Functions {
+        &mut self.functions
     }
 
     /// The next chunk of its lane.
@@ -63,7 +86,9 @@ impl Activity {
         match chunk.header.lane.kind {
             LaneKind::Definition => self.define(&chunk.data),
             LaneKind::ZoneLog => self.zones.names.feed(&chunk.data),
-            kind if Self::wants(kind) => {
+            LaneKind::Mapping => self.functions.feed_mappings(chunk, self.records.clock()),
+            kind if kind.is_stack() => self.functions.feed_stacks(&chunk),
+            kind if Self::wants(kind) || Self::wants_for_functions(kind) => {
                 if kind == LaneKind::Clock {
                     self.readings += u64::from(chunk.header.records);
                 }
@@ -81,6 +106,8 @@ impl Activity {
             // A log is only names: what lacks one is counted.
             LaneKind::ZoneLog => {}
             LaneKind::Zone => self.zones.left_out(self.now.saturating_add(self.second)),
+            LaneKind::Mapping => self.functions.mark_incomplete(),
+            kind if Self::wants_for_functions(kind) => self.functions.mark_incomplete(),
             _ => self.machine.mark_incomplete(),
         }
     }
@@ -96,7 +123,7 @@ impl Activity {
     }
 
     fn define(&mut self, json: &[u8]) {
-        // Lists of mappings and names are long, and not asked for.
+        // Others are long, and not asked for.
         if !DEFINITIONS.iter().any(|name| Definition::is_named(json, name)) {
             return;
         }
@@ -106,12 +133,15 @@ impl Activity {
                 if self.second == 0 && info.tick_rate_hz >= 1.0 {
                     self.second = info.tick_rate_hz.round() as u64;
                 }
+                let rate = u64::from(info.sample_rate_hz);
+                self.functions.set_sample_ticks(self.second.checked_div(rate).unwrap_or(0));
                 info.cpus.iter().for_each(|cpu| self.machine.add_cpu(cpu.cpu));
             }
             Ok(Some(Definition::Clients(list))) => {
                 self.records.add_programs(&list);
                 self.zones.names.add_programs(&list);
             }
+            Ok(Some(Definition::Mappings(list))) => self.functions.list(list),
             Ok(Some(Definition::Processes(list))) => {
                 self.is_listed = true;
                 for process in &list {
@@ -137,15 +167,17 @@ impl Activity {
         let latest = now.0.saturating_add(self.second.saturating_mul(LONGEST_LISTING));
         let begins_by = *self.begins_by.get_or_insert(latest);
         let may_begin = self.is_listed || now.0 >= begins_by;
-        let Self { records, machine, names, zones, history, end, number, second, left_out, .. } =
-            self;
+        let Self { records, machine, names, zones, functions, history, .. } = self;
+        let Self { end, number, second, left_out, .. } = self;
         let second = *second;
-        let mut seconds = Seconds { machine, names, zones, history, end, number, second };
+        let mut seconds =
+            Seconds { machine, names, zones, functions, history, end, number, second };
         records.take_each(|lane, at, record| seconds.on(lane, at.0, &record));
         for cpu in left_out.drain(..) {
             let from = seconds.machine.left_out(cpu);
             seconds.history.mark_incomplete(from);
         }
+        seconds.functions.locate(now.0);
         if may_begin || seconds.end.is_some() {
             seconds.until(now.0);
         }
@@ -157,6 +189,7 @@ struct Seconds<'a> {
     machine: &'a mut Machine,
     names: &'a mut Names,
     zones: &'a mut Zones,
+    functions: &'a mut Functions,
     history: &'a mut History,
     end: &'a mut Option<u64>,
     number: &'a mut u64,
@@ -172,7 +205,7 @@ impl Seconds<'_> {
             Some(end) => self.end_all(end, now),
             // What was before is no whole second.
             None => {
-                self.machine.close(now, |_, _, _| {});
+                self.machine.close(now, |_, _, _, _| {});
                 self.zones.close();
                 *self.end = Some(now.saturating_add(self.second));
             }
@@ -185,7 +218,7 @@ impl Seconds<'_> {
             // Nothing is said of what it stood still for.
             self.machine.mark_incomplete();
             self.close(end);
-            self.machine.close(now, |_, _, _| {});
+            self.machine.close(now, |_, _, _, _| {});
             *self.end = Some(now.saturating_add(self.second));
             return;
         }
@@ -197,10 +230,14 @@ impl Seconds<'_> {
     }
 
     fn close(&mut self, end: u64) {
-        let Self { machine, names, zones, history, number, second, .. } = self;
-        let interval = machine.close(end, |threads, unfollowed, interval| {
+        let Self { machine, names, zones, functions, history, number, second, .. } = self;
+        let interval = machine.close(end, |threads, unfollowed, blocked, interval| {
             rows::keep(interval, threads, unfollowed, names);
+            interval.functions = functions.close(blocked);
         });
+        if functions.begin_anew() {
+            machine.forget_stacks();
+        }
         let (zones, other_zones, zones_incomplete) = zones.close();
         history.push(Interval {
             number: **number,
@@ -219,13 +256,16 @@ impl Seconds<'_> {
             self.until(at);
         }
         match record {
-            LiveRecord::Sched(record) => self.on_sched(lane.index, at, record),
+            LiveRecord::Sched(record) => self.on_sched(lane, at, record),
+            LiveRecord::Sample(record) => self.on_sample(lane, record),
             LiveRecord::ChunkStart { current_tid, is_missing } => match lane.kind {
                 LaneKind::Sched => {
                     let gap = self.machine.chunk(lane.index, at, *current_tid, *is_missing);
                     self.mark_incomplete(gap);
                 }
                 LaneKind::Zone => {}
+                LaneKind::Sample if *is_missing => self.functions.mark_incomplete(),
+                LaneKind::Sample => {}
                 // Who ended, and who is called how by now, is not told again.
                 _ if *is_missing => self.machine.mark_incomplete(),
                 _ => {}
@@ -240,13 +280,21 @@ impl Seconds<'_> {
     }
 
     #[inline]
-    fn on_sched(&mut self, cpu: u16, at: u64, record: &SchedRecord) {
+    fn on_sched(&mut self, lane: Lane, at: u64, record: &SchedStackRecord) {
         const SWITCH: u8 = RecordKind::Switch as u8;
         const WAKING: u8 = RecordKind::Waking as u8;
         const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
         const RESUME: u8 = RecordKind::Resume as u8;
+        let cpu = lane.index;
+        let SchedStackRecord { event: record, user_stack, kernel_stack } = record;
         match record.stamp.split().1 {
-            SWITCH => self.machine.switch(cpu, at, record),
+            SWITCH => {
+                let Self { machine, names, functions, .. } = self;
+                let stack = functions.stack(lane, [*user_stack, *kernel_stack], || {
+                    names.get(machine.current_tid(cpu)).map_or(0, |named| named.pid)
+                });
+                machine.switch(cpu, at, record, stack);
+            }
             WAKING => self.machine.waking(cpu, at, record, false),
             WAKEUP_NEW => {
                 self.names.begins(record.tid);
@@ -260,17 +308,30 @@ impl Seconds<'_> {
         }
     }
 
+    fn on_sample(&mut self, lane: Lane, record: &SampleRecord) {
+        // Of a CPU that has nothing to do there is nothing to say.
+        if record.tid == 0 {
+            return;
+        }
+        let Self { names, functions, .. } = self;
+        let pid_of = || names.get(record.tid).map_or(0, |named| named.pid);
+        let stack = functions.stack(lane, [record.user_stack, record.kernel_stack], pid_of);
+        functions.sample(stack);
+    }
+
     fn on_task(&mut self, at: u64, record: &TaskRecord) {
         let Some(kind) = RecordKind::from_number(record.stamp.split().1) else { return };
-        let TaskRecord { tid, tgid, parent_tid, comm, .. } = *record;
+        let TaskRecord { tid, tgid, parent_tid, parent_tgid, comm, .. } = *record;
         self.names.on(at, kind, record);
         match kind {
+            RecordKind::Fork if tgid != parent_tgid => self.functions.forks(at, parent_tgid, tgid),
             RecordKind::Exec if parent_tid != 0 && parent_tid != tid => {
                 self.machine.takes_number(parent_tid, tid);
             }
             RecordKind::Exit => {
                 self.machine.exits(tid, Named { pid: tgid, name: ThreadName::new(&comm) });
                 if tid == tgid {
+                    self.functions.ends(at, tgid);
                     self.zones.ended(tgid);
                 }
             }

@@ -1,5 +1,6 @@
 //! What one second of a recording was.
 
+use crate::functions::FunctionActivity;
 use crate::histogram::Histogram;
 use crate::names::ThreadName;
 use crate::wakers::WakerShare;
@@ -44,6 +45,8 @@ pub struct Interval {
     pub other_zones: u64,
     /// Of zones and frames something is missing.
     pub zones_incomplete: bool,
+    /// In which functions threads ran and were blocked; `None` before that was asked for.
+    pub functions: Option<Arc<FunctionActivity>>,
     /// Threads that were made.
     pub new_threads: u64,
     /// Threads that ended.
@@ -70,6 +73,7 @@ impl Interval {
             + self.processes.capacity() * size_of::<ProcessActivity>()
             + self.zones.capacity() * (size_of::<ZoneActivity>() + SHORT_NAME)
             + self.latency.heap_bytes()
+            + self.functions.as_ref().map_or(0, |functions| functions.bytes())
     }
 }
 

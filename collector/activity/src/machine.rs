@@ -26,6 +26,8 @@ const MOST_CPUS: usize = 1 << 13;
 const IDLE: u32 = 0;
 const OTHERS: u32 = 1;
 const FIRST: u32 = 2;
+/// The stack of a kernel thread without work, which waits for nothing.
+const NOWHERE: u32 = u32::MAX;
 /// It is not known who has the CPU.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -77,6 +79,8 @@ pub(crate) struct Thread {
     since: u64,
     /// Since when it has been runnable.
     runnable_since: u64,
+    /// The number of the stack that it is blocked in; 0 where that is not known.
+    blocked_in: u32,
     pub(crate) times: TaskTimes,
     pub(crate) switches: u32,
     pub(crate) preempted: u32,
@@ -97,6 +101,7 @@ impl Thread {
             gaps: gaps as u32,
             since,
             runnable_since: since,
+            blocked_in: 0,
             times: TaskTimes::default(),
             switches: 0,
             preempted: 0,
@@ -118,30 +123,36 @@ impl Thread {
 
     /// Its times up to then: up to the first gap in its state of before, from there on not known.
     #[inline]
-    fn settle(&mut self, at: u64, gaps: &[u64]) {
+    fn settle(&mut self, at: u64, gaps: &[u64], blocked: &mut BlockedTimes) {
         if self.state == State::Running {
             return;
         }
         if (self.gaps as usize) < gaps.len() {
             let from = gaps[self.gaps as usize];
             self.gaps = gaps.len() as u32;
-            self.credit(from.min(at));
+            self.credit(from.min(at), blocked);
             if self.state != State::Ended {
                 self.state = State::Unknown;
             }
         }
-        self.credit(at);
+        self.credit(at, blocked);
     }
 
     #[inline]
-    fn credit(&mut self, at: u64) {
+    fn credit(&mut self, at: u64, blocked: &mut BlockedTimes) {
         let ticks = at.saturating_sub(self.since);
         self.since += ticks;
         match self.state {
             State::Unknown => self.times.unknown += ticks,
             State::Runnable => self.times.runnable += ticks,
-            State::Interruptible => self.times.interruptible += ticks,
-            State::Uninterruptible => self.times.uninterruptible += ticks,
+            State::Interruptible => {
+                self.times.interruptible += ticks;
+                blocked.add(self.blocked_in, ticks);
+            }
+            State::Uninterruptible => {
+                self.times.uninterruptible += ticks;
+                blocked.add(self.blocked_in, ticks);
+            }
             State::Stopped => self.times.stopped += ticks,
             State::Running | State::Ended | State::Free => {}
         }
@@ -154,6 +165,29 @@ impl Thread {
         self.times = TaskTimes::default();
         (self.switches, self.preempted, self.wakeups, self.longest_wait) = (0, 0, 0, 0);
         self.wakers = Wakers::default();
+    }
+}
+
+/// How long threads were blocked in this interval, by the numbers of the stacks that they are
+/// blocked in; of what has no number it is the sum.
+#[derive(Debug, Default)]
+struct BlockedTimes(Vec<u64>);
+
+impl BlockedTimes {
+    #[inline]
+    fn add(&mut self, stack: u32, ticks: u64) {
+        // Nothing is counted where nobody asks.
+        if let Some(blocked) = self.0.get_mut(stack as usize) {
+            *blocked += ticks;
+        }
+    }
+
+    /// There is a stack of that number.
+    #[inline]
+    fn make_room(&mut self, stack: u32) {
+        if stack as usize >= self.0.len() && stack > 0 {
+            self.0.resize((stack as usize + 1).next_power_of_two(), 0);
+        }
     }
 }
 
@@ -210,6 +244,7 @@ pub(crate) struct Machine {
     cpus: Vec<Cpu>,
     /// From where on records of this interval are missing.
     gaps: Vec<u64>,
+    blocked: BlockedTimes,
     /// Where this interval begins.
     start: u64,
     latency: Histogram,
@@ -229,6 +264,7 @@ impl Default for Machine {
             by_tid: FxHashMap::default(),
             cpus: Vec::new(),
             gaps: Vec::new(),
+            blocked: BlockedTimes::default(),
             start: 0,
             latency: Histogram::default(),
             switches: 0,
@@ -305,10 +341,10 @@ impl Machine {
         let from = self.cpu(cpu).last;
         let told = self.advance(cpu, from);
         if self.gaps.len() >= MOST_GAPS {
-            let Self { threads, gaps, .. } = self;
+            let Self { threads, gaps, blocked, .. } = self;
             // What those before could have changed is settled here.
             threads.iter_mut().for_each(|thread| {
-                thread.settle(from.max(thread.since), gaps);
+                thread.settle(from.max(thread.since), gaps, blocked);
                 thread.gaps = 0;
             });
             gaps.clear();
@@ -326,9 +362,22 @@ impl Machine {
         from
     }
 
-    /// A switch, behind all that was told before.
+    /// Who has a CPU, as far as that is known.
     #[inline]
-    pub(crate) fn switch(&mut self, cpu: u16, at: u64, record: &SchedRecord) {
+    pub(crate) fn current_tid(&mut self, cpu: u16) -> u32 {
+        self.cpu(cpu).current_tid
+    }
+
+    /// Stacks have other numbers from now on.
+    pub(crate) fn forget_stacks(&mut self) {
+        self.threads.iter_mut().for_each(|thread| thread.blocked_in = 0);
+        self.blocked.0.clear();
+    }
+
+    /// A switch, behind all that was told before; the number of the stack in which the thread is
+    /// that leaves the CPU.
+    #[inline]
+    pub(crate) fn switch(&mut self, cpu: u16, at: u64, record: &SchedRecord, stack: u32) {
         let at = self.advance(cpu, at);
         self.switches += 1;
         let gaps = self.gaps.len() as u32;
@@ -341,6 +390,10 @@ impl Machine {
             thread.switches += 1;
             thread.state = State::behind(record);
             (thread.since, thread.gaps) = (at, gaps);
+            thread.blocked_in = match record.state & record.state.wrapping_neg() {
+                task_state::IDLE => NOWHERE,
+                _ => stack,
+            };
             match thread.state {
                 State::Runnable => {
                     thread.preempted += 1;
@@ -353,6 +406,7 @@ impl Machine {
                 _ => {}
             }
         }
+        self.blocked.make_room(stack);
         self.set_current(cpu, at, record.tid);
     }
 
@@ -372,14 +426,14 @@ impl Machine {
             self.begins(record.tid);
         }
         let place = self.thread(record.tid, at);
-        let Self { threads, gaps, .. } = self;
+        let Self { threads, gaps, blocked, .. } = self;
         let thread = &mut threads[place as usize];
         thread.wakeups = thread.wakeups.saturating_add(1);
         if place == OTHERS {
             return;
         }
         thread.wakers.add(waker);
-        thread.settle(at, gaps);
+        thread.settle(at, gaps, blocked);
         if !matches!(thread.state, State::Running | State::Runnable) {
             thread.state = State::Runnable;
             thread.runnable_since = at;
@@ -422,10 +476,10 @@ impl Machine {
 
     /// It is not followed any more, but for what it did.
     fn end(&mut self, place: u32) {
-        let Self { threads, gaps, .. } = self;
+        let Self { threads, gaps, blocked, .. } = self;
         let thread = &mut threads[place as usize];
         if thread.state != State::Running {
-            thread.settle(thread.since, gaps);
+            thread.settle(thread.since, gaps, blocked);
             thread.state = State::Ended;
         }
     }
@@ -472,9 +526,9 @@ impl Machine {
                 (of.current, of.current_tid) = (UNKNOWN, wakers::UNKNOWN);
             }
         }
-        let Self { threads, gaps, latency, .. } = self;
+        let Self { threads, gaps, latency, blocked, .. } = self;
         let thread = &mut threads[place as usize];
-        thread.settle(at, gaps);
+        thread.settle(at, gaps, blocked);
         if thread.state == State::Runnable {
             let waited = at.saturating_sub(thread.runnable_since);
             thread.longest_wait = thread.longest_wait.max(waited);
@@ -549,18 +603,18 @@ impl Machine {
         place
     }
 
-    /// Ends the interval there: what it was as far as this knows it, with its threads, and the sum
-    /// of those that are not followed.
+    /// Ends the interval there: what it was as far as this knows it, with its threads, the sum of
+    /// those that are not followed, and how long threads were blocked by stacks.
     pub(crate) fn close(
         &mut self,
         end: u64,
-        keep: impl FnOnce(&[Thread], &Thread, &mut Interval),
+        keep: impl FnOnce(&[Thread], &Thread, &[u64], &mut Interval),
     ) -> Interval {
         for cpu in 0..self.cpus.len() {
             self.advance(cpu as u16, end);
         }
-        let Self { threads, gaps, .. } = self;
-        threads.iter_mut().for_each(|thread| thread.settle(end, gaps));
+        let Self { threads, gaps, blocked, .. } = self;
+        threads.iter_mut().for_each(|thread| thread.settle(end, gaps, blocked));
         let cpus = self.cpus.iter().enumerate().map(|(number, cpu)| cpu.activity(number as u16));
         let is_blind = self.cpus.iter().any(|cpu| cpu.is_blind);
         let mut interval = Interval {
@@ -576,7 +630,8 @@ impl Machine {
             ..Interval::default()
         };
         let (unfollowed, followed) = self.threads.split_at(FIRST as usize);
-        keep(followed, &unfollowed[OTHERS as usize], &mut interval);
+        let blocked = &self.blocked.0;
+        keep(followed, &unfollowed[OTHERS as usize], blocked, &mut interval);
         self.restart(end);
         interval
     }
@@ -584,6 +639,7 @@ impl Machine {
     fn restart(&mut self, start: u64) {
         self.start = start;
         self.gaps.clear();
+        self.blocked.0.fill(0);
         (self.switches, self.wakeups, self.new_threads, self.ended_threads) = (0, 0, 0, 0);
         self.is_incomplete = false;
         for cpu in &mut self.cpus {

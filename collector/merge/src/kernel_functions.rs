@@ -52,6 +52,12 @@ pub(crate) fn is_scheduler(function: &str) -> bool {
     })
 }
 
+/// Whether the kernel's function stands in every stack of a thread that blocks, and says nothing of
+/// why it does: the scheduler's own, and what recording puts there.
+pub fn is_in_every_wait(function: &str) -> bool {
+    is_scheduler(function) || is_tracing(function)
+}
+
 /// How many of the innermost frames belong to the recording: the run of
 /// tracing frames at the top, up to its outermost one. Unnamed frames in
 /// between are BPF programs that kallsyms does not show.

@@ -13,7 +13,7 @@ use crate::zones::programs::Programs;
 use std::sync::Arc;
 use syscollect_model::{ClockMap, ClockPair, Lane, LaneIndex, LaneKind, SessionInfo, Ticks};
 use syscollect_playback::order::MergeStep;
-use syscollect_records::{CounterRecord, SchedRecord, TaskRecord, ZoneChunk};
+use syscollect_records::{CounterRecord, SampleRecord, SchedStackRecord, TaskRecord, ZoneChunk};
 use syscollect_store::{Chunk, ClientDefinition};
 
 /// Clock readings that are kept: the first, and as many of the last.
@@ -34,8 +34,10 @@ pub enum LiveRecord<'a> {
         /// Records are missing before what follows.
         is_missing: bool,
     },
-    /// A scheduling event.
-    Sched(&'a SchedRecord),
+    /// A scheduling event; ids are 0 where the lane carries no stacks.
+    Sched(&'a SchedStackRecord),
+    /// A CPU sample.
+    Sample(&'a SampleRecord),
     /// A value of a counter.
     Counter(&'a CounterRecord),
     /// Something happened to a task.
@@ -101,6 +103,11 @@ impl LiveRecords {
         self.programs.forget_beyond(MOST_PROGRAMS);
     }
 
+    /// How times of other clocks become ticks, once that was read twice.
+    pub fn clock(&self) -> Option<&ClockMap> {
+        self.clock.as_deref()
+    }
+
     /// The next chunk of its lane. Lanes of definitions and stacks are not for this.
     pub fn feed(&mut self, chunk: Chunk) {
         if chunk.header.lane.kind == LaneKind::Clock {
@@ -138,7 +145,10 @@ impl LiveRecords {
                             is_missing: start.missing != LaneGap::default(),
                         }),
                         SourceItem::Record(Record::Sched(record)) => {
-                            give(LiveRecord::Sched(&record.event));
+                            give(LiveRecord::Sched(record));
+                        }
+                        SourceItem::Record(Record::Sample(record)) => {
+                            give(LiveRecord::Sample(record));
                         }
                         SourceItem::Record(Record::Counter(record)) => {
                             give(LiveRecord::Counter(record));
@@ -160,7 +170,7 @@ impl LiveRecords {
                         | SourceItem::Tracepoint(RecordItem::Missing(_)) => {
                             give(LiveRecord::Missing);
                         }
-                        SourceItem::Record(Record::Sample(_) | Record::Unknown)
+                        SourceItem::Record(Record::Unknown)
                         | SourceItem::Task(_)
                         | SourceItem::Marker => {}
                     }

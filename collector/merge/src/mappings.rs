@@ -6,7 +6,7 @@
 //! CLOCK_MONOTONIC_RAW.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{AddressSpaces, BuildId, ClockMap, Mapping};
+use syscollect_model::{AddressSpaces, BuildId, ClockMap, Mapping, Ticks};
 
 const PERF_RECORD_MMAP: u32 = 1;
 const PERF_RECORD_LOST: u32 = 2;
@@ -79,6 +79,39 @@ pub(crate) fn read_mappings(data: &[u8]) -> ReadMappings {
         }
     }
     read
+}
+
+/// What a lane of mappings says of a process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryChange {
+    /// A file became executable memory.
+    Mapped(Mapping),
+    /// A process begins a new program, whose mappings follow.
+    Exec {
+        /// The process.
+        pid: u32,
+        /// When.
+        at: Ticks,
+    },
+}
+
+/// Gives what a chunk of a lane of mappings says, in the lane's order. What cannot be read is left
+/// out.
+pub fn each_memory_change(data: &[u8], clock: &ClockMap, mut on: impl FnMut(MemoryChange)) {
+    for record in MappingRecords::new(data).flatten() {
+        match record {
+            MappingRecord::Map { pid, start, length, file_offset, path, build_id, raw_ns } => {
+                let Some(end) = start.checked_add(length) else { continue };
+                let since = clock.ticks_at_monotonic_raw(raw_ns);
+                let mapping = Mapping { pid, start, end, file_offset, path, build_id, since };
+                on(MemoryChange::Mapped(mapping));
+            }
+            MappingRecord::Exec { pid, raw_ns } => {
+                on(MemoryChange::Exec { pid, at: clock.ticks_at_monotonic_raw(raw_ns) });
+            }
+            MappingRecord::Lost(_) | MappingRecord::Other => {}
+        }
+    }
 }
 
 /// Notes what a record says of `spaces`, and in `execs` when a process began a new program, ticks.

@@ -184,6 +184,49 @@ fn records(mut data: &[u8]) -> impl Iterator<Item = Option<(StackHeader, &[u8])>
     })
 }
 
+/// A stack as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct SentStack<'a> {
+    /// By which records of its lane refer to it.
+    pub id: u32,
+    /// Whose memory its addresses are of; 0 for stacks of the kernel.
+    pub pid: u32,
+    /// When it was sent: before the first record that refers to it.
+    pub at: Ticks,
+    /// It is of kernel code.
+    pub is_kernel: bool,
+    /// Words of 8 bytes.
+    words: &'a [u8],
+}
+
+impl SentStack<'_> {
+    /// Its addresses, innermost first, each within the code that it stands for: functions of Python
+    /// are not among them.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        let words = self.words.as_chunks::<8>().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+        let addresses = words.take_while(|word| machine_frames(&[*word]) == 1);
+        let is_there = |address: &u64| *address != 0;
+        // All but the innermost are return addresses.
+        let within = |(index, address)| if index == 0 { address } else { address - 1 };
+        addresses.filter(is_there).enumerate().map(within)
+    }
+}
+
+/// Gives the stacks of a chunk, whose first ticks are `first`, as far as they can be read.
+pub fn each_stack(data: &[u8], first: Ticks, mut on: impl FnMut(SentStack<'_>)) {
+    for (header, words) in records(data).flatten() {
+        if header.space != stack_space::PYTHON_CODE {
+            on(SentStack {
+                id: header.id,
+                pid: header.tgid,
+                at: Ticks(header.stamp.ticks_near(first.0)),
+                is_kernel: header.space == stack_space::KERNEL,
+                words,
+            });
+        }
+    }
+}
+
 /// Adds the frames of a chunk's stacks to those of their processes.
 pub(crate) fn count_frames(data: &[u8], frames: &mut FxHashMap<u32, u64>) {
     for (header, _) in records(data).flatten() {

@@ -286,7 +286,7 @@ impl Watcher {
         match record {
             LiveRecord::Sched(record) => {
                 if let Some(waits) = &mut timed.waits {
-                    waits.on(lane.index, at, record, threads, found);
+                    waits.on(lane.index, at, &record.event, threads, found);
                 }
             }
             LiveRecord::ChunkStart { current_tid, is_missing } => {
@@ -309,6 +309,7 @@ impl Watcher {
             }
             LiveRecord::Hit(bytes) => self.hits.on(at, bytes, &mut timed.limits, found),
             LiveRecord::Tracepoint(bytes) => self.tracepoints.on(at, bytes, found),
+            LiveRecord::Sample(_) => {}
             LiveRecord::Missing => {
                 if lane.kind == LaneKind::Probe {
                     self.hits.missing();

@@ -1,5 +1,6 @@
 //! Recordings that go on, chunk by chunk, and what is said of their seconds.
 
+mod functions;
 mod model;
 mod recorder;
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use syscollect_activity::{Activity, Interval, ThreadActivity};
-use syscollect_model::{CpuInfo, Lane, LaneKind, SessionInfo, Ticks};
+use syscollect_model::{BuildId, CpuInfo, Lane, LaneKind, Mapping, SessionInfo, Ticks};
 use syscollect_records::{
-    ClockRecord, RecordKind, SchedRecord, Stamp, TaskRecord, ZoneChunk, ZoneLogChunk, sched_flags,
+    ClockRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp,
+    TaskRecord, ZoneChunk, ZoneLogChunk, sched_flags, stack_space, task_state,
 };
 use syscollect_store::{
     Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
@@ -21,7 +22,9 @@ pub(crate) struct Recorder {
     /// Chunks and records of each lane so far.
     lanes: BTreeMap<Lane, (u64, u64)>,
     /// Records that are not in a chunk yet, and who had the CPU before them.
-    waiting: BTreeMap<u16, (u32, Vec<(u64, SchedRecord)>)>,
+    waiting: BTreeMap<u16, (u32, Vec<(u64, SchedStackRecord)>)>,
+    /// Records of scheduling have stacks.
+    pub(crate) has_stacks: bool,
     current: BTreeMap<u16, u32>,
 }
 
@@ -32,10 +35,12 @@ impl Recorder {
             activity: Activity::default(),
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            has_stacks: false,
             current: BTreeMap::new(),
         };
         recorder.define(&Definition::Session(Box::new(SessionInfo {
             tick_rate_hz: SECOND as f64,
+            sample_rate_hz: 100,
             cpus: (0..cpus).map(|cpu| CpuInfo { cpu, ..CpuInfo::default() }).collect(),
             ..SessionInfo::default()
         })));
@@ -61,7 +66,7 @@ impl Recorder {
         recorder
     }
 
-    fn define(&mut self, definition: &Definition) {
+    pub(crate) fn define(&mut self, definition: &Definition) {
         definition.chunks().into_iter().for_each(|chunk| self.activity.feed(chunk));
     }
 
@@ -107,7 +112,7 @@ impl Recorder {
         let before = self.current.get(&cpu).copied().unwrap_or(u32::MAX);
         let record = SchedRecord { stamp: Stamp::new(at, kind), ..record };
         let waiting = self.waiting.entry(cpu).or_insert_with(|| (before, Vec::new()));
-        waiting.1.push((at, record));
+        waiting.1.push((at, SchedStackRecord { event: record, ..SchedStackRecord::default() }));
         if kind == RecordKind::Switch {
             self.current.insert(cpu, record.tid);
         }
@@ -117,6 +122,49 @@ impl Recorder {
     pub(crate) fn switch(&mut self, cpu: u16, at: u64, tid: u32, state: u8) {
         let record = SchedRecord { tid, state, ..SchedRecord::default() };
         self.event(cpu, at, RecordKind::Switch, record);
+    }
+
+    /// The same, with the stack of the one before: ids of its program's part and the kernel's.
+    pub(crate) fn blocks(&mut self, cpu: u16, at: u64, tid: u32, [user, kernel]: [u32; 2]) {
+        self.switch(cpu, at, tid, task_state::INTERRUPTIBLE);
+        let (_, records) = self.waiting.get_mut(&cpu).expect("there is one");
+        let (_, record) = records.last_mut().expect("there is one");
+        (record.user_stack, record.kernel_stack) = (user, kernel);
+    }
+
+    /// A stack is sent, innermost first, to a lane of stacks; of the kernel where `pid` is 0.
+    pub(crate) fn sent(&mut self, lane: Lane, (at, id): (u64, u32), pid: u32, addresses: &[u64]) {
+        let header = StackHeader {
+            stamp: Stamp::new(at, RecordKind::Stack),
+            id,
+            tgid: pid,
+            frames: addresses.len() as u16,
+            space: if pid == 0 { stack_space::KERNEL } else { stack_space::USER },
+            truncated: 0,
+        };
+        let mut data = header.as_bytes().to_vec();
+        addresses.iter().for_each(|address| data.extend(address.to_le_bytes()));
+        let size = data.len();
+        let chunk = self.chunk(lane, (at, at), (u32::MAX, size), data);
+        self.activity.feed(chunk);
+    }
+
+    pub(crate) fn sample(&mut self, cpu: u16, at: u64, tid: u32, [user, kernel]: [u32; 2]) {
+        let stamp = Stamp::new(at, RecordKind::Sample);
+        let (user_stack, kernel_stack) = (user, kernel);
+        let record = SampleRecord { stamp, tid, lost_before: 0, user_stack, kernel_stack };
+        let lane = Lane::new(LaneKind::Sample, cpu);
+        let data = record.as_bytes().to_vec();
+        let chunk = self.chunk(lane, (at, at), (u32::MAX, SampleRecord::SIZE), data);
+        self.activity.feed(chunk);
+    }
+
+    /// A process had that file in its memory when the recording began.
+    pub(crate) fn mapped(&mut self, pid: u32, [start, end]: [u64; 2], path: &str) {
+        let (path, build_id) = (path.to_owned(), BuildId::from_bytes(&[1; 20]));
+        let since = Ticks(0);
+        let mapping = Mapping { pid, start, end, file_offset: 0, path, build_id, since };
+        self.define(&Definition::Mappings(vec![mapping]));
     }
 
     /// Whoever has that CPU wakes a thread.
@@ -146,10 +194,12 @@ impl Recorder {
     /// Puts what happened on a CPU into a chunk.
     pub(crate) fn take_chunk(&mut self, cpu: u16) -> Option<Chunk> {
         let (before, events) = self.waiting.remove(&cpu)?;
-        let data = events.iter().flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
+        let stride = if self.has_stacks { SchedStackRecord::SIZE } else { SchedRecord::SIZE };
+        let bytes = |record: &SchedStackRecord| record.as_bytes()[..stride].to_vec();
+        let data = events.iter().flat_map(|(_, record)| bytes(record)).collect();
         let times = (events[0].0, events[events.len() - 1].0);
         let lane = Lane::new(LaneKind::Sched, cpu);
-        Some(self.chunk(lane, times, (before, SchedRecord::SIZE), data))
+        Some(self.chunk(lane, times, (before, stride), data))
     }
 
     /// All that happened so far arrives, and nothing of before these ticks comes any more.
