@@ -65,6 +65,8 @@ pub(crate) struct Collector {
     stacks_lost: u64,
     /// When a recording that overwrites asked for all stacks anew.
     asked_anew: Instant,
+    /// Somebody who watches asks for all stacks.
+    stacks_asked: bool,
     /// Of a recording that overwrites, what snapshots of it need.
     history: snapshot::SnapshotHistory,
     /// When [`Self::do_periodic_work`] began last.
@@ -213,6 +215,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             asked_anew: Instant::now(),
+            stacks_asked: false,
             history: snapshot::SnapshotHistory::default(),
             periodic_work_at: None,
             file: FileStart::of_the_first(),
@@ -352,9 +355,11 @@ impl Collector {
     /// not keep those that only events refer to which are gone.
     fn ask_for_new_stacks(&mut self) {
         let buffer = self.output.sink.buffer();
-        if !buffer.wants_stacks_anew() || self.asked_anew.elapsed() < FORGET_INTERVAL {
+        let is_wanted = self.stacks_asked || buffer.wants_stacks_anew();
+        if !is_wanted || self.asked_anew.elapsed() < FORGET_INTERVAL {
             return;
         }
+        self.stacks_asked = false;
         buffer.begin_stacks_anew();
         self.sources.iter_mut().for_each(|source| source.restate());
         // Events that refer to stacks of before have been written by now.

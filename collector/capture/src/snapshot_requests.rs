@@ -17,6 +17,8 @@ pub(crate) enum SnapshotRequest {
     Metadata(Sender<MetadataSnapshot>),
     /// What the buffer holds; with the time before now that is wanted of it.
     Buffer(Sender<SnapshotParts>, Option<Duration>),
+    /// The programs are to send all stacks again: somebody watches that did not see them.
+    StacksAnew,
 }
 
 /// What the collector hands out.

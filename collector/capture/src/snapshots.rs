@@ -133,6 +133,19 @@ impl SnapshotTaker {
         Ok(TakenSnapshot { recorded, bytes })
     }
 
+    /// The files of what is mapped, for naming what stacks lead through; `None` where no answer
+    /// comes in time.
+    pub fn pinned(&self) -> Option<PinnedFiles> {
+        let metadata = self.ask(SnapshotRequest::Metadata, LONGEST_NOTING)?;
+        Some(metadata.pinned)
+    }
+
+    /// Each stack is sent once, and again some time after this was called: for whoever watches the
+    /// recording and did not before.
+    pub fn ask_stacks_anew(&self) {
+        self.shared.snapshots.add(SnapshotRequest::StacksAnew);
+    }
+
     /// Something happened that is worth a line on the recording's own track.
     pub fn log(&self, message: String) {
         let clock = self.clock;

@@ -17,7 +17,7 @@ use sent::{EventStack, SentStacks};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_merge::{MemoryChange, each_memory_change};
-use syscollect_model::{ClockMap, Lane, Mapping, SymbolTable};
+use syscollect_model::{BuildId, ClockMap, Lane, Mapping, SymbolTable, Ticks};
 use syscollect_store::Chunk;
 
 /// Places of the tree of a second.
@@ -67,6 +67,9 @@ impl FunctionActivity {
     }
 }
 
+/// A stack of a process: files and offsets in them, outermost first, and what is counted.
+type KnownStack<'a> = (u32, &'a [(&'a str, u64)], StackWeight);
+
 /// What happened to processes' memory, to be applied at its time.
 enum Pending {
     Mapped(Mapping),
@@ -99,6 +102,48 @@ pub struct Functions {
 }
 
 impl Functions {
+    /// A second with these stacks of processes, each of files and offsets from the outermost frame
+    /// on; a tick is a microsecond, and a sample stands for a hundredth of a second. For tests of
+    /// what shows it.
+    #[doc(hidden)]
+    pub fn of_stacks(stacks: &[KnownStack<'_>]) -> (Self, FunctionActivity) {
+        let mut functions = Self::default();
+        let mut builder = CallTreeBuilder::new(MOST_NODES);
+        for (pid, frames, weight) in stacks {
+            let mut path = vec![StackFrame::Process(*pid)];
+            for (file, offset) in *frames {
+                let place = match *file {
+                    "kernel" => functions.code.kernel_place(*offset),
+                    path => {
+                        let path = path.to_owned();
+                        let mapping = Mapping {
+                            pid: *pid,
+                            start: 0,
+                            end: u64::MAX,
+                            file_offset: 0,
+                            path,
+                            build_id: BuildId::default(),
+                            since: Ticks(0),
+                        };
+                        let module = functions.code.module_of(&mapping);
+                        functions.code.place(*pid, module, *offset)
+                    }
+                };
+                path.push(StackFrame::Code(place));
+            }
+            builder.add(&path, *weight);
+        }
+        let second = FunctionActivity {
+            tree: builder.finish(),
+            unknown: StackWeight::default(),
+            beyond: 0,
+            is_incomplete: false,
+            sample_ticks: 10_000,
+            epoch: 0,
+        };
+        (functions, second)
+    }
+
     /// Whether it is followed.
     pub fn is_followed(&self) -> bool {
         self.is_followed

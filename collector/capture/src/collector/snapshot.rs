@@ -75,6 +75,7 @@ impl Collector {
                 SnapshotRequest::Buffer(answer, last) => {
                     let _ = answer.send(self.snapshot(last));
                 }
+                SnapshotRequest::StacksAnew => self.stacks_asked = true,
             }
         }
     }

@@ -2,13 +2,11 @@
 
 use super::cost::OwnCost;
 use super::rows::{Column, Row, Subject, cell, duration, waker_text};
-use super::view::View;
+use super::view::{Recorded, View};
 use crate::escape::printable;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Position, Rect};
 use ratatui_core::style::{Color, Modifier, Style};
-use std::collections::VecDeque;
-use std::sync::Arc;
 use syscollect_activity::{CpuActivity, Interval};
 use syscollect_model::{bytes, grouped};
 
@@ -19,7 +17,8 @@ const BAR_WIDTH: usize = 9;
 const HELP: &[&str] = &[
     "up, down, page up/down, home, end   mark a row",
     "p  processes   t  threads   z  zones and frames of instrumented programs",
-    "Enter  the marked process's threads   Esc  all, back",
+    "f  functions, of the marked process, or of all: counted from then on",
+    "Enter  the marked process's threads, or the function's calls   Esc  all, back",
     "<  >  sort by the column beside     r  the other way round",
     "/  show only names that contain a text, or a number",
     "space  pause, go on",
@@ -35,7 +34,7 @@ const HELP: &[&str] = &[
 
 /// What a screen shows.
 pub(super) struct Shown<'a> {
-    pub(super) history: &'a VecDeque<Arc<Interval>>,
+    pub(super) recorded: Recorded<'a>,
     pub(super) cost: &'a OwnCost,
     /// Colours are wanted.
     pub(super) is_coloured: bool,
@@ -45,7 +44,7 @@ pub(super) struct Shown<'a> {
 pub(super) fn draw(shown: &Shown<'_>, view: &mut View, buffer: &mut Buffer) -> Option<Position> {
     let area = buffer.area;
     let mut canvas = Canvas { buffer, area, y: 0, is_coloured: shown.is_coloured };
-    let Some((second, newer)) = view.second(shown.history) else {
+    let Some((second, newer)) = view.second(shown.recorded.history) else {
         canvas.line("syscollect top: waits for the first second", Style::new());
         return None;
     };
@@ -60,7 +59,7 @@ pub(super) fn draw(shown: &Shown<'_>, view: &mut View, buffer: &mut Buffer) -> O
     }
     // One line for the titles, and at the end one for what is marked and one for keys.
     let visible = usize::from(area.height.saturating_sub(canvas.y + 3));
-    let rows = view.rows(second, visible);
+    let rows = view.rows(shown.recorded, second, visible);
     canvas.titles(view);
     for row in rows.iter().skip(view.first).take(visible) {
         let is_marked = view.marked.is_some() && row.id == view.marked;
@@ -68,7 +67,8 @@ pub(super) fn draw(shown: &Shown<'_>, view: &mut View, buffer: &mut Buffer) -> O
     }
     canvas.y = canvas.y.max(area.height.saturating_sub(2));
     let marked = rows.iter().find(|row| view.marked.is_some() && row.id == view.marked);
-    let details = marked.map(|row| details(second, row)).unwrap_or_default();
+    let subject = view.selection.subject;
+    let details = marked.map(|row| details(second, row)).unwrap_or_else(|| lacks(second, subject));
     canvas.line(&details, Style::new());
     canvas.last_line(view)
 }
@@ -104,6 +104,8 @@ impl Canvas<'_> {
             Subject::Threads => "syscollect top: threads".to_owned(),
             Subject::Processes => "syscollect top: processes".to_owned(),
             Subject::Zones => "syscollect top: zones and frames".to_owned(),
+            Subject::Functions => "syscollect top: functions".to_owned(),
+            Subject::Calls => "syscollect top: calls".to_owned(),
         };
         if let Some(pid) = view.selection.of_process {
             title += &format!(" of process {pid}");
@@ -117,7 +119,11 @@ impl Canvas<'_> {
             (Some(_), newer) => format!("paused, {newer} s ago"),
         };
         let shows_zones = view.selection.subject == Subject::Zones;
-        let is_incomplete = second.is_incomplete || (shows_zones && second.zones_incomplete);
+        let shows_functions = matches!(view.selection.subject, Subject::Functions | Subject::Calls);
+        let functions = second.functions.as_ref().filter(|_| shows_functions);
+        let is_incomplete = second.is_incomplete
+            || (shows_zones && second.zones_incomplete)
+            || functions.is_some_and(|functions| functions.is_incomplete);
         if is_incomplete {
             state = format!("INCOMPLETE: records are missing  {state}");
         }
@@ -242,7 +248,7 @@ impl Canvas<'_> {
             let x = typed.chars().count().min(usize::from(self.area.width.saturating_sub(1)));
             return (y < self.area.height).then_some(Position::new(x as u16, y));
         }
-        let keys = "q quit h help p processes t threads z zones / filter <> sort space s snapshot";
+        let keys = "q quit h help p processes t threads f functions z zones / filter <> sort";
         let (text, style) = match view.message.is_empty() {
             true => (keys, self.colour(Color::Cyan)),
             false => (view.message.as_str(), Style::new().add_modifier(Modifier::BOLD)),
@@ -302,8 +308,30 @@ pub(super) fn latency(second: &Interval) -> String {
     )
 }
 
+/// What a table lacks, where nothing is marked.
+fn lacks(second: &Interval, subject: Subject) -> String {
+    if !matches!(subject, Subject::Functions | Subject::Calls) {
+        return String::new();
+    }
+    let Some(functions) = second.functions.as_ref() else {
+        return "functions are counted from when they are asked for on".into();
+    };
+    let (_, stacks) = functions.tree.others();
+    match (functions.sample_ticks, stacks + functions.beyond) {
+        (0, _) => "without samples (--freq) nothing is known of functions that run".into(),
+        (_, 0) => String::new(),
+        (_, stacks) => format!("there was no room for {} stacks", grouped(stacks)),
+    }
+}
+
 /// What a row has no column for.
 fn details(second: &Interval, row: &Row) -> String {
+    if let Some(function) = &row.function {
+        return match function.module.is_empty() {
+            true => row.name.clone(),
+            false => format!("{} ({})", row.name, function.module),
+        };
+    }
     if let Some(zones) = &row.zones {
         let text = |ticks| duration(second, ticks);
         return format!(

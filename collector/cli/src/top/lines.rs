@@ -2,7 +2,9 @@
 
 use super::cost::OwnCost;
 use super::draw::latency;
-use super::rows::{Column, Selection, Subject, cell, rows};
+use super::functions::{functions, others as other_functions};
+use super::rows::{Column, Row, Selection, Subject, cell, rows};
+use super::view::Recorded;
 use crate::escape;
 use crate::terminal::Style;
 use anyhow::Result;
@@ -14,6 +16,7 @@ use syscollect_model::grouped;
 
 /// A table as wide as all of its columns.
 pub(super) fn text(
+    recorded: Recorded<'_>,
     second: &Interval,
     cost: &OwnCost,
     selection: &Selection,
@@ -36,7 +39,7 @@ pub(super) fn text(
     text += &format!("{}\n{}\n", latency(second), cost.line());
     let subject = selection.subject;
     text += &line(subject, |column| column.title(subject).to_owned());
-    let rows = rows(second, selection);
+    let rows = rows(recorded, second, selection);
     for row in rows.iter().take(most) {
         text += &line(subject, |column| cell(second, row, column, subject));
     }
@@ -55,21 +58,22 @@ fn line(subject: Subject, cell: impl Fn(Column) -> String) -> String {
 }
 
 pub(super) fn print_text(
+    recorded: Recorded<'_>,
     second: &Interval,
     cost: &OwnCost,
     selection: &Selection,
     most: usize,
 ) -> Result<()> {
-    let text = text(second, cost, selection, most) + "\n";
+    let text = text(recorded, second, cost, selection, most) + "\n";
     Ok(escape::print(&text, Style::new(false))?)
 }
 
-pub(super) fn print_json(second: &Interval, cost: &OwnCost) -> Result<()> {
-    Ok(escape::print_json(&json(second, cost).to_string())?)
+pub(super) fn print_json(recorded: Recorded<'_>, second: &Interval, cost: &OwnCost) -> Result<()> {
+    Ok(escape::print_json(&json(recorded, second, cost).to_string())?)
 }
 
 /// Everything of a second, times in nanoseconds.
-fn json(second: &Interval, cost: &OwnCost) -> Value {
+fn json(recorded: Recorded<'_>, second: &Interval, cost: &OwnCost) -> Value {
     let ns = |ticks| second.nanoseconds(ticks);
     let percentile = |percent| second.latency.percentile(percent).map(ns);
     let cpus = second.cpus.iter().map(|cpu| {
@@ -146,6 +150,7 @@ fn json(second: &Interval, cost: &OwnCost) -> Value {
         "zones": zones.collect::<Vec<_>>(),
         "other_zones": second.other_zones,
         "zones_incomplete": second.zones_incomplete,
+        "functions": functions_json(recorded, second),
         "recorder": {
             "cpu_percent": cost.cpu_percent,
             "view_percent": cost.view_percent,
@@ -155,6 +160,31 @@ fn json(second: &Interval, cost: &OwnCost) -> Value {
             "lost": cost.lost,
             "unseen_chunks": cost.unseen_chunks,
         },
+    })
+}
+
+/// `null` where nobody asked for them.
+fn functions_json(recorded: Recorded<'_>, second: &Interval) -> Value {
+    let Some(of) = second.functions.as_ref() else { return Value::Null };
+    let ns = |ticks| second.nanoseconds(ticks);
+    let figures = |row: &Row| {
+        let of = row.function.clone().unwrap_or_default();
+        json!({
+            "name": row.name,
+            "module": of.module,
+            "cpu_ns": ns(of.ran),
+            "cpu_with_calls_ns": ns(of.ran_all),
+            "blocked_ns": ns(of.blocked),
+            "blocked_with_calls_ns": ns(of.blocked_all),
+        })
+    };
+    let rows = functions(recorded, second, None);
+    let not_known = other_functions(second).as_ref().map(figures);
+    json!({
+        "rows": rows.iter().map(figures).collect::<Vec<_>>(),
+        "not_known": not_known,
+        "stacks_without_room": of.beyond + of.tree.others().1,
+        "incomplete": of.is_incomplete,
     })
 }
 

@@ -6,6 +6,9 @@
 
 mod cost;
 mod draw;
+#[cfg(test)]
+mod function_tests;
+mod functions;
 mod keys;
 mod lines;
 mod rows;
@@ -14,7 +17,7 @@ mod tests;
 mod view;
 
 use crate::escape::HeldLines;
-use crate::record::flight::{ViewedArgs, ViewedFlight};
+use crate::record::flight::{LiveNames, ViewedArgs, ViewedFlight};
 use crate::screen::Screen;
 use crate::signals::{self, Stop, StopEvent};
 use crate::terminal::Terminal;
@@ -28,15 +31,22 @@ use rows::{Column, Selection, Subject};
 use std::io::{IsTerminal, stdin, stdout};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use syscollect_activity::Activity;
 use syscollect_capture::Teed;
-use syscollect_model::StopReason;
-use view::{Request, View};
+use syscollect_model::{LaneKind, StopReason};
+use view::{Recorded, Request, View};
 
 /// How often it is looked what came: nothing wakes this view.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Places in code for whose names is asked at a time, and how often that is done.
+const MOST_ASKED: usize = 1 << 14;
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long a second that is printed waits for names.
+const LONGEST_NAMING: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +56,7 @@ Examples:
   sudo syscollect top --once                    one second as text, for scripts
   sudo syscollect top --seconds 10 --json       ten seconds, a JSON object on a line each
   sudo syscollect top --once --by processes --filter postgres
+  sudo syscollect top --once --by functions     where threads run and are blocked
 
 h shows the keys. Times are exact: each context switch counts. Of one second, the times that all
 threads were on a CPU and the time that it was idle are one second; where records are missing, the
@@ -67,7 +78,7 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     json: bool,
 
-    /// Threads, processes, or zones
+    /// Threads, processes, zones, or functions
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     by: Subject,
 
@@ -103,18 +114,32 @@ pub(crate) fn run(args: TopArgs, program_start: Instant) -> Result<ExitCode> {
     let (sender, events) = channel();
     let abandon = signals::watch(sender)?;
     abandon.takes_snapshots();
-    let Some(flight) = ViewedFlight::begin(recording, Activity::wants, &abandon, program_start)?
-    else {
+    let of_functions = Arc::new(AtomicBool::new(by == Subject::Functions));
+    let is_asked = Arc::clone(&of_functions);
+    let wanted = move |kind: LaneKind| {
+        Activity::wants(kind)
+            || (Activity::wants_for_functions(kind) && is_asked.load(Ordering::Relaxed))
+    };
+    let Some(flight) = ViewedFlight::begin(recording, wanted, &abandon, program_start)? else {
         return Ok(ExitCode::SUCCESS);
     };
     flight.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));
     let mut top = Top {
         flight,
         activity: Activity::default(),
+        of_functions,
+        names: None,
+        asked: Instant::now(),
+        asked_of: None,
         cost: OwnCost::default(),
         noted: None,
         events,
     };
+    if by == Subject::Functions {
+        top.follow_functions()?;
+        // Nothing came before.
+        top.activity.functions_mut().take_wants_anew();
+    }
     top.cost.note(&top.flight.status(), 0, Instant::now());
     let selection = Selection { subject: by, sort, filter, ..Selection::default() };
     let shown = match seconds {
@@ -137,6 +162,12 @@ struct Printed {
 struct Top {
     flight: ViewedFlight,
     activity: Activity,
+    /// Somebody asked for functions: their lanes are wanted.
+    of_functions: Arc<AtomicBool>,
+    names: Option<LiveNames>,
+    /// When somebody was asked for names, and of which second, the last.
+    asked: Instant,
+    asked_of: Option<u64>,
     cost: OwnCost,
     /// The newest second at which the cost was looked at.
     noted: Option<u64>,
@@ -153,14 +184,57 @@ impl Top {
                 Teed::NothingBefore(ticks) => self.activity.nothing_before(ticks),
             }
         }
+        let has_names = self.find_names();
         let newest = self.activity.history().back().map(|second| second.number);
         if newest == self.noted {
-            return false;
+            return has_names;
         }
         self.noted = newest;
         let unseen = self.activity.missed_chunks();
         self.cost.note(&self.flight.status(), unseen, Instant::now());
         true
+    }
+
+    /// From now on functions are counted, and named.
+    fn follow_functions(&mut self) -> Result<()> {
+        if self.names.is_none() {
+            self.names = Some(self.flight.names()?);
+            self.of_functions.store(true, Ordering::Relaxed);
+            self.activity.follow_functions();
+        }
+        Ok(())
+    }
+
+    /// Takes names that were found, and asks for those that the last second lacks; whether there
+    /// are new ones.
+    fn find_names(&mut self) -> bool {
+        let Some(names) = &mut self.names else { return false };
+        let functions = self.activity.functions_mut();
+        if functions.take_wants_anew() {
+            self.flight.ask_stacks_anew();
+        }
+        let found = names.take();
+        if let Some(tables) = &found {
+            functions.add_names(tables);
+        }
+        if !names.is_busy() && self.asked.elapsed() >= ASK_EVERY {
+            let newest = self.activity.history().back().map(Arc::clone);
+            if let Some(second) = newest
+                && let Some(of) = second.functions.as_ref()
+                && self.asked_of.replace(second.number) != Some(second.number)
+            {
+                let places = self.activity.functions_mut().ask(of, MOST_ASKED);
+                if !places.is_empty() {
+                    names.ask(places);
+                    self.asked = Instant::now();
+                }
+            }
+        }
+        found.is_some()
+    }
+
+    fn recorded(&self) -> Recorded<'_> {
+        Recorded { history: self.activity.history(), functions: self.activity.functions() }
     }
 
     /// Whether a signal asks to end; another one asks for a snapshot.
@@ -177,25 +251,38 @@ impl Top {
     /// Prints seconds as they end.
     fn print(&mut self, printed: &Printed) -> Result<()> {
         let mut next = 0;
+        let mut waits_since = None;
         while next < u64::from(printed.seconds) {
             std::thread::sleep(LOOK_EVERY);
             if self.is_stopped() {
                 return Ok(());
             }
-            if !self.look() {
+            self.look();
+            if self.noted.is_none_or(|newest| newest < next) {
                 continue;
             }
+            // What is printed has its names, if they are found soon.
+            let waiting = *waits_since.get_or_insert_with(Instant::now);
+            let is_named = self.names.as_ref().is_none_or(|names| {
+                !names.is_busy() && self.asked_of.is_some_and(|asked| asked >= next)
+            });
+            if !is_named && waiting.elapsed() < LONGEST_NAMING {
+                continue;
+            }
+            waits_since = None;
             let first = next;
-            let seconds = self.activity.history().iter();
+            let recorded = self.recorded();
+            let seconds = recorded.history.iter();
             for second in seconds.skip_while(|second| second.number < first) {
                 if next == u64::from(printed.seconds) {
                     break;
                 }
                 next = second.number + 1;
                 match printed.json {
-                    true => lines::print_json(second, &self.cost)?,
+                    true => lines::print_json(recorded, second, &self.cost)?,
                     false => {
-                        lines::print_text(second, &self.cost, &printed.selection, printed.rows)?;
+                        let Printed { selection, rows, .. } = printed;
+                        lines::print_text(recorded, second, &self.cost, selection, *rows)?;
                     }
                 }
             }
@@ -226,8 +313,8 @@ impl Top {
                 bail!("a part of the program failed");
             }
             if std::mem::take(&mut is_changed) {
-                let history = self.activity.history();
-                let shown = Shown { history, cost: &self.cost, is_coloured };
+                let recorded = self.recorded();
+                let shown = Shown { recorded, cost: &self.cost, is_coloured };
                 let drawn = terminal.draw(|frame| {
                     if let Some(cursor) = draw(&shown, &mut view, frame.buffer_mut()) {
                         frame.set_cursor_position(cursor);
@@ -245,12 +332,13 @@ impl Top {
             let size = terminal.size().context("cannot ask for the terminal's size")?;
             is_changed = !typed.is_empty() || std::mem::replace(&mut shown_size, size) != size;
             for key in typed {
-                match view.key(key, self.activity.history()) {
+                match view.key(key, self.recorded()) {
                     Some(Request::Quit) => return Ok(()),
                     Some(Request::Snapshot) => {
                         view.message = "writes a snapshot".into();
                         self.flight.snapshot("top");
                     }
+                    Some(Request::Functions) => self.follow_functions()?,
                     None => {}
                 }
             }

@@ -1,5 +1,7 @@
 //! The rows of a table: threads or processes of a second, as far as they are asked for, in order.
 
+use super::functions::{self, FunctionFigures};
+use super::view::Recorded;
 use crate::escape::printable;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
@@ -18,6 +20,11 @@ pub(super) enum Subject {
     Processes,
     /// Zones and frames of instrumented programs
     Zones,
+    /// Functions in which threads ran and were blocked
+    Functions,
+    /// Who called a function, and what it called
+    #[value(skip)]
+    Calls,
 }
 
 /// A column, by which rows can be sorted.
@@ -60,14 +67,25 @@ pub(super) enum Column {
     P99,
     /// The longest
     Longest,
+    /// Of functions: on a CPU, with what they called
+    CpuAll,
+    /// Blocked in the function itself
+    Off,
+    /// Blocked, with what it called
+    OffAll,
+    /// The file that a function is in
+    Module,
+    /// Part of the function that is unfolded
+    #[value(skip)]
+    Share,
 }
 
 impl Column {
     /// Those of a table, from left to right.
     pub(super) fn of(subject: Subject) -> &'static [Self] {
         use Column::{
-            Count, Cpu, Id, Kind, Longest, MaxWait, Name, Of, P50, P90, P99, Sleep, Switches, Time,
-            Unint, Wait, Waker, Wakeups,
+            Count, Cpu, CpuAll, Id, Kind, Longest, MaxWait, Module, Name, Of, Off, OffAll, P50,
+            P90, P99, Share, Sleep, Switches, Time, Unint, Wait, Waker, Wakeups,
         };
         match subject {
             Subject::Threads => {
@@ -77,6 +95,8 @@ impl Column {
                 &[Id, Of, Name, Cpu, Wait, Unint, Sleep, Switches, Wakeups, MaxWait]
             }
             Subject::Zones => &[Of, Kind, Count, Time, P50, P90, P99, Longest, Name],
+            Subject::Functions => &[Cpu, CpuAll, Off, OffAll, Module, Name],
+            Subject::Calls => &[Share, CpuAll, OffAll, Name],
         }
     }
 
@@ -85,7 +105,8 @@ impl Column {
         match subject {
             subject if Self::of(subject).contains(&self) => self,
             Subject::Zones => Self::Time,
-            Subject::Threads | Subject::Processes => Self::Cpu,
+            Subject::Calls => Self::Share,
+            Subject::Threads | Subject::Processes | Subject::Functions => Self::Cpu,
         }
     }
 
@@ -94,9 +115,10 @@ impl Column {
         match (self, subject) {
             (Self::Id, Subject::Threads) => "TID",
             (Self::Id, _) | (Self::Of, Subject::Threads | Subject::Zones) => "PID",
-            (Self::Of, Subject::Processes) => "THREADS",
+            (Self::Of, _) => "THREADS",
+            (Self::Name, Subject::Functions | Subject::Calls) => "FUNCTION",
             (Self::Name, _) => "NAME",
-            (Self::Cpu, _) => "CPU%",
+            (Self::CpuAll, Subject::Calls) | (Self::Cpu, _) => "CPU%",
             (Self::Wait, _) => "WAIT%",
             (Self::Unint, _) => "UNINT%",
             (Self::Sleep, _) => "SLEEP%",
@@ -111,6 +133,11 @@ impl Column {
             (Self::P90, _) => "P90",
             (Self::P99, _) => "P99",
             (Self::Longest, _) => "LONGEST",
+            (Self::CpuAll, _) => "CPU+%",
+            (Self::Off, _) | (Self::OffAll, Subject::Calls) => "OFF%",
+            (Self::OffAll, _) => "OFF+%",
+            (Self::Module, _) => "MODULE",
+            (Self::Share, _) => "SHARE%",
         }
     }
 
@@ -134,13 +161,17 @@ impl Column {
             Self::Time => (7, 30),
             Self::P50 | Self::P99 | Self::Longest => (8, 60),
             Self::P90 => (8, 100),
+            Self::CpuAll => (6, 30),
+            Self::Off | Self::OffAll => (7, 40),
+            Self::Module => (16, 76),
+            Self::Share => (6, 0),
         };
         Widths { width, least }
     }
 
     /// Text begins at the left, figures end at the right.
     pub(super) fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Waker | Self::Kind)
+        matches!(self, Self::Name | Self::Waker | Self::Kind | Self::Module)
     }
 }
 
@@ -159,12 +190,14 @@ pub(super) struct Selection {
     pub(super) is_reversed: bool,
     /// Part of a name, whatever its case, or a number.
     pub(super) filter: String,
-    /// Only threads of this process.
+    /// Only threads, or functions, of this process.
     pub(super) of_process: Option<u32>,
+    /// The function that is unfolded, as its row is marked.
+    pub(super) of_function: Option<u32>,
 }
 
 /// A thread, a process, or the sum of those that are not kept.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     /// `None` of a sum.
     pub(super) id: Option<u32>,
@@ -181,14 +214,18 @@ pub(super) struct Row {
     pub(super) waker: Option<WakerShare>,
     /// What a row of zones has instead.
     pub(super) zones: Option<ZoneActivity>,
+    /// What a row of functions has instead.
+    pub(super) function: Option<FunctionFigures>,
 }
 
 /// The rows of a second.
-pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
+pub(super) fn rows(recorded: Recorded<'_>, second: &Interval, selection: &Selection) -> Vec<Row> {
     let mut rows: Vec<Row> = match selection.subject {
         Subject::Threads => threads(second, selection.of_process),
         Subject::Processes => processes(second),
         Subject::Zones => second.zones.iter().map(zones).collect(),
+        Subject::Functions => functions::functions(recorded, second, selection.of_process),
+        Subject::Calls => return functions::calls(recorded, second, selection),
     };
     let filter = selection.filter.to_lowercase();
     if !filter.is_empty() {
@@ -196,27 +233,31 @@ pub(super) fn rows(second: &Interval, selection: &Selection) -> Vec<Row> {
             let id = row.id.is_some_and(|id| id.to_string() == filter);
             id || row.of.to_string() == filter && selection.subject != Subject::Processes
                 || row.name.to_lowercase().contains(&filter)
+                || row
+                    .function
+                    .as_ref()
+                    .is_some_and(|it| it.module.to_lowercase().contains(&filter))
         });
     }
     sort(&mut rows, selection);
+    // Nobody can say which of them others would be.
+    let shows_all = filter.is_empty() && selection.of_process.is_none();
     let others = match selection.subject {
         Subject::Threads => second.other_threads,
         Subject::Processes => second.other_processes,
         Subject::Zones => OtherActivity { count: second.other_zones, ..Default::default() },
+        Subject::Functions | Subject::Calls => {
+            rows.extend(functions::others(second).filter(|_| shows_all));
+            return rows;
+        }
     };
-    // Nobody can say which of them they would be.
-    if others.count > 0 && filter.is_empty() && selection.of_process.is_none() {
+    if others.count > 0 && shows_all {
         rows.push(Row {
-            id: None,
-            of: 0,
             name: format!("{} others", others.count),
             times: others.times,
             switches: others.switches,
-            preempted: None,
             wakeups: others.wakeups,
-            longest_wait: 0,
-            waker: None,
-            zones: None,
+            ..Row::default()
         });
     }
     rows
@@ -235,7 +276,7 @@ fn threads(second: &Interval, of_process: Option<u32>) -> Vec<Row> {
         wakeups: u64::from(thread.wakeups),
         longest_wait: thread.longest_wait,
         waker: thread.waker,
-        zones: None,
+        ..Row::default()
     };
     asked.map(row).collect()
 }
@@ -250,11 +291,9 @@ fn processes(second: &Interval) -> Vec<Row> {
         },
         times: process.times,
         switches: process.switches,
-        preempted: None,
         wakeups: process.wakeups,
         longest_wait: process.longest_wait,
-        waker: None,
-        zones: None,
+        ..Row::default()
     };
     second.processes.iter().map(row).collect()
 }
@@ -267,13 +306,8 @@ fn zones(zones: &ZoneActivity) -> Row {
         id: Some(hasher.finish() as u32),
         of: zones.pid,
         name: printable(&zones.name),
-        times: TaskTimes::default(),
-        switches: 0,
-        preempted: None,
-        wakeups: 0,
-        longest_wait: 0,
-        waker: None,
         zones: Some(zones.clone()),
+        ..Row::default()
     }
 }
 
@@ -288,11 +322,17 @@ fn sort(rows: &mut [Row], selection: &Selection) {
     let sort = selection.sort.or_usual(selection.subject);
     let zones =
         |row: &Row, of: fn(&ZoneActivity) -> u64| u64::MAX - row.zones.as_ref().map_or(0, of);
+    let function =
+        |row: &Row, of: fn(&FunctionFigures) -> u64| u64::MAX - row.function.as_ref().map_or(0, of);
     let key = |row: &Row| match sort {
         Column::Id => u64::from(row.id.unwrap_or(0)),
         Column::Of if selection.subject == Subject::Processes => u64::MAX - u64::from(row.of),
         Column::Of => u64::from(row.of),
-        Column::Name | Column::Waker | Column::Kind => 0,
+        Column::Name | Column::Waker | Column::Kind | Column::Module | Column::Share => 0,
+        Column::Cpu if row.function.is_some() => function(row, |it| it.ran),
+        Column::CpuAll => function(row, |it| it.ran_all),
+        Column::Off => function(row, |it| it.blocked),
+        Column::OffAll => function(row, |it| it.blocked_all),
         Column::Cpu => u64::MAX - row.times.running,
         Column::Wait => u64::MAX - row.times.runnable,
         Column::Unint => u64::MAX - row.times.uninterruptible,
@@ -311,9 +351,12 @@ fn sort(rows: &mut [Row], selection: &Selection) {
         Column::Name => row.name.to_lowercase(),
         Column::Waker => waker_text(row.waker).to_lowercase(),
         Column::Kind => kind(row).to_owned(),
+        Column::Module => row.function.as_ref().map_or_else(String::new, |it| it.module.clone()),
         _ => String::new(),
     };
-    rows.sort_by_cached_key(|row| (key(row), text(row), row.id));
+    // Of functions that have nothing themselves, those that call most.
+    let with_calls = |row: &Row| function(row, |it| it.ran_all.saturating_add(it.blocked_all));
+    rows.sort_by_cached_key(|row| (key(row), text(row), with_calls(row), row.id));
     if selection.is_reversed {
         rows.reverse();
     }
@@ -341,6 +384,7 @@ pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subjec
         }
         Column::Of => row.of.to_string(),
         Column::Name => row.name.clone(),
+        Column::Cpu if row.function.is_some() => of_function(row, |it| percent(it.ran)),
         Column::Cpu => percent(row.times.running),
         Column::Wait => percent(row.times.runnable),
         Column::Unint => percent(row.times.uninterruptible),
@@ -357,7 +401,18 @@ pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subjec
         Column::P90 => figure(row, |zones| duration(second, zones.p90)),
         Column::P99 => figure(row, |zones| duration(second, zones.p99)),
         Column::Longest => figure(row, |zones| duration(second, zones.longest)),
+        Column::CpuAll => of_function(row, |it| percent(it.ran_all)),
+        Column::Off => of_function(row, |it| percent(it.blocked)),
+        Column::OffAll => of_function(row, |it| percent(it.blocked_all)),
+        Column::Module => of_function(row, |it| it.module.clone()),
+        Column::Share => of_function(row, |it| format!("{:.1}", it.share * 100.0)),
     }
+}
+
+/// Titles between functions have no figures.
+fn of_function(row: &Row, text: impl Fn(&FunctionFigures) -> String) -> String {
+    let figures = row.function.as_ref().filter(|figures| **figures != FunctionFigures::default());
+    figures.map(text).unwrap_or_default()
 }
 
 fn figure(row: &Row, text: impl Fn(&ZoneActivity) -> String) -> String {

@@ -3,8 +3,8 @@
 use super::cost::OwnCost;
 use super::draw::{Shown, draw};
 use super::lines;
-use super::rows::{Column, Selection, Subject};
-use super::view::{Request, View};
+use super::rows::{Column, Row, Selection, Subject};
+use super::view::{Recorded, Request, View};
 use ratatui_core::backend::TestBackend;
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use syscollect_activity::{
-    CpuActivity, Histogram, Interval, OtherActivity, ProcessActivity, SpanKind, TaskTimes,
-    ThreadActivity, ThreadName, Waker, WakerShare, ZoneActivity,
+    CpuActivity, Functions, Histogram, Interval, OtherActivity, ProcessActivity, SpanKind,
+    TaskTimes, ThreadActivity, ThreadName, Waker, WakerShare, ZoneActivity,
 };
 use syscollect_model::{Ticks, is_unprintable};
 
 /// A tick is a microsecond.
-const SECOND: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000_000;
 
 fn thread(tid: u32, pid: u32, name: &str, running: u64, runnable: u64) -> ThreadActivity {
     let times = TaskTimes {
@@ -67,7 +67,7 @@ fn zones(kind: SpanKind, name: &str, count: u64, p50: u64) -> ZoneActivity {
     }
 }
 
-fn second(number: u64) -> Interval {
+pub(super) fn second(number: u64) -> Interval {
     let cpu = |cpu: u16| {
         let busy = u64::from(cpu + 1) * 150_000;
         let unknown = if cpu == 3 { 200_000 } else { 0 };
@@ -117,7 +117,7 @@ fn history() -> VecDeque<Arc<Interval>> {
     (0..20).map(|number| Arc::new(second(number))).collect()
 }
 
-fn cost() -> OwnCost {
+pub(super) fn cost() -> OwnCost {
     OwnCost {
         cpu_percent: 3.4,
         view_percent: 0.42,
@@ -130,9 +130,14 @@ fn cost() -> OwnCost {
 
 /// The screen, a line for each of its lines.
 fn screen(history: &VecDeque<Arc<Interval>>, view: &mut View, size: [u16; 2]) -> String {
+    let functions = Functions::default();
+    screen_of(Recorded { history, functions: &functions }, view, size)
+}
+
+pub(super) fn screen_of(recorded: Recorded<'_>, view: &mut View, size: [u16; 2]) -> String {
     let [width, height] = size;
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let shown = Shown { history, cost: &cost(), is_coloured: true };
+    let shown = Shown { recorded, cost: &cost(), is_coloured: true };
     terminal
         .draw(|frame| {
             draw(&shown, view, frame.buffer_mut());
@@ -147,7 +152,17 @@ fn screen(history: &VecDeque<Arc<Interval>>, view: &mut View, size: [u16; 2]) ->
 }
 
 fn key(view: &mut View, history: &VecDeque<Arc<Interval>>, code: KeyCode) -> Option<Request> {
-    view.key(KeyEvent::new(code, KeyModifiers::NONE), history)
+    press(view, history, KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn press(view: &mut View, history: &VecDeque<Arc<Interval>>, key: KeyEvent) -> Option<Request> {
+    view.key(key, Recorded { history, functions: &Functions::default() })
+}
+
+/// The rows of the first second.
+fn rows(view: &mut View, history: &VecDeque<Arc<Interval>>) -> Vec<Row> {
+    let recorded = Recorded { history, functions: &Functions::default() };
+    view.rows(recorded, &history[0], 10)
 }
 
 fn keys(view: &mut View, history: &VecDeque<Arc<Interval>>, keys: &str) {
@@ -157,7 +172,7 @@ fn keys(view: &mut View, history: &VecDeque<Arc<Interval>>, keys: &str) {
 }
 
 /// Compares with a file of what is right; with `SYSCOLLECT_BLESS` set it is written.
-fn same(name: &str, drawn: &str) {
+pub(super) fn same(name: &str, drawn: &str) {
     let path = format!("{}/src/top/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("SYSCOLLECT_BLESS").is_some() {
         std::fs::write(&path, drawn).unwrap();
@@ -201,7 +216,7 @@ fn zones_and_frames_of_programs() {
     same("zones-120x40", &screen(&history, &mut view, [120, 40]));
     keys(&mut view, &history, "<");
     assert_eq!(view.selection.sort, Column::Count, "they are sorted by time at first");
-    assert!(view.rows(&history[0], 10)[0].name.starts_with("GET"));
+    assert!(rows(&mut view, &history)[0].name.starts_with("GET"));
     keys(&mut view, &history, "t");
     let threads = screen(&history, &mut view, [80, 24]);
     assert!(threads.contains("CPU%*"), "{threads}");
@@ -259,7 +274,8 @@ fn names_of_programs_do_nothing_to_the_terminal() {
             assert_eq!(obeyed, None, "{drawn:?}");
         }
     }
-    let printed = lines::text(&history[0], &cost(), &Selection::default(), 100);
+    let recorded = Recorded { history: &history, functions: &Functions::default() };
+    let printed = lines::text(recorded, &history[0], &cost(), &Selection::default(), 100);
     assert!(!printed.chars().any(|char| is_unprintable(char) && char != '\n'), "{printed:?}");
     assert!(printed.contains("\\u{1b}[2J") && printed.contains("漢字漢字漢"), "{printed}");
 }
@@ -320,22 +336,22 @@ fn looking_back_pauses_and_behind_the_newest_it_goes_on() {
 #[test]
 fn rows_are_sorted_by_the_column_that_is_chosen_and_filtered_by_what_is_typed() {
     let (history, mut view) = (history(), View::default());
-    let first = |view: &mut View| view.rows(&history[0], 10)[0].id;
+    let first = |view: &mut View| rows(view, &history)[0].id;
     assert_eq!(first(&mut view), Some(42));
     keys(&mut view, &history, ">>");
     assert_eq!((view.selection.sort, first(&mut view)), (Column::Unint, Some(9)));
     keys(&mut view, &history, ">>r");
     assert_eq!((view.selection.sort, first(&mut view)), (Column::Switches, Some(7)));
     keys(&mut view, &history, "/WORKER/22");
-    assert_eq!(view.rows(&history[0], 10).len(), 10);
+    assert_eq!(rows(&mut view, &history).len(), 10);
     key(&mut view, &history, KeyCode::Backspace);
-    assert_eq!(view.rows(&history[0], 10).len(), 30);
+    assert_eq!(rows(&mut view, &history).len(), 30);
     key(&mut view, &history, KeyCode::Enter);
     assert!(!view.is_typing && screen(&history, &mut view, [80, 24]).contains("with WORKER/2"));
     key(&mut view, &history, KeyCode::Esc);
     assert_eq!(view.selection.filter, "");
     keys(&mut view, &history, "/42");
-    assert_eq!(view.rows(&history[0], 10).len(), 1, "a number is a thread's or its process's");
+    assert_eq!(rows(&mut view, &history).len(), 1, "a number is a thread's or its process's");
 }
 
 #[test]
@@ -364,7 +380,7 @@ fn keys_that_ask_for_something() {
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     keys(&mut view, &history, "/q");
     assert_eq!(view.selection.filter, "q", "a q that is typed is a q");
-    assert_eq!(view.key(interrupt, &history), Some(Request::Quit));
+    assert_eq!(press(&mut view, &history, interrupt), Some(Request::Quit));
 }
 
 #[test]
@@ -379,5 +395,6 @@ fn before_the_first_second_there_is_a_word_and_keys_do_no_harm() {
 #[test]
 fn a_second_as_text_for_scripts() {
     let selection = Selection::default();
-    same("second", &lines::text(&second(0), &cost(), &selection, 6));
+    let recorded = Recorded { history: &history(), functions: &Functions::default() };
+    same("second", &lines::text(recorded, &second(0), &cost(), &selection, 6));
 }

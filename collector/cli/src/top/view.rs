@@ -4,10 +4,17 @@ use super::rows::{Column, Row, Selection, Subject, rows};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use syscollect_activity::Interval;
+use syscollect_activity::{Functions, Interval};
 
 /// The longest text that is looked for.
 const LONGEST_FILTER: usize = 64;
+
+/// What was recorded of the last minutes.
+#[derive(Clone, Copy)]
+pub(super) struct Recorded<'a> {
+    pub(super) history: &'a VecDeque<Arc<Interval>>,
+    pub(super) functions: &'a Functions,
+}
 
 /// What a key asks of whoever shows the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +23,8 @@ pub(super) enum Request {
     Quit,
     /// To write what is held.
     Snapshot,
+    /// To follow functions from now on.
+    Functions,
 }
 
 /// The state of the view.
@@ -52,8 +61,13 @@ impl View {
     }
 
     /// What is shown of that second; what is marked and which row is first are right after this.
-    pub(super) fn rows(&mut self, second: &Interval, visible: usize) -> Vec<Row> {
-        let rows = rows(second, &self.selection);
+    pub(super) fn rows(
+        &mut self,
+        recorded: Recorded<'_>,
+        second: &Interval,
+        visible: usize,
+    ) -> Vec<Row> {
+        let rows = rows(recorded, second, &self.selection);
         self.shown_rows = visible;
         let last_first = rows.len().saturating_sub(visible);
         self.first = self.first.min(last_first);
@@ -71,11 +85,8 @@ impl View {
     }
 
     /// A key.
-    pub(super) fn key(
-        &mut self,
-        key: KeyEvent,
-        history: &VecDeque<Arc<Interval>>,
-    ) -> Option<Request> {
+    pub(super) fn key(&mut self, key: KeyEvent, recorded: Recorded<'_>) -> Option<Request> {
+        let history = recorded.history;
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if has_control && matches!(key.code, KeyCode::Char('c')) {
             return Some(Request::Quit);
@@ -100,6 +111,10 @@ impl View {
             KeyCode::Char('p') => self.show(Subject::Processes),
             KeyCode::Char('t') => self.show(Subject::Threads),
             KeyCode::Char('z') => self.show(Subject::Zones),
+            KeyCode::Char('f') => {
+                self.show_functions();
+                return Some(Request::Functions);
+            }
             KeyCode::Char('<' | ',') => self.sort_beside(-1),
             KeyCode::Char('>' | '.') => self.sort_beside(1),
             KeyCode::Char('r') => self.selection.is_reversed = !self.selection.is_reversed,
@@ -109,7 +124,7 @@ impl View {
             KeyCode::Char(']') => self.look_forward(history, 10),
             KeyCode::Esc => self.back(),
             KeyCode::Enter => self.enter(),
-            code => self.mark(code, history),
+            code => self.mark(code, recorded),
         }
         None
     }
@@ -133,12 +148,27 @@ impl View {
 
     fn show(&mut self, subject: Subject) {
         self.selection.subject = subject;
-        self.selection.of_process = None;
+        (self.selection.of_process, self.selection.of_function) = (None, None);
         (self.marked, self.first) = (None, 0);
+    }
+
+    /// All functions, or those of the process that is marked, or whose threads are shown.
+    fn show_functions(&mut self) {
+        let of = match self.selection.subject {
+            Subject::Processes => self.marked,
+            _ => self.selection.of_process,
+        };
+        self.show(Subject::Functions);
+        self.selection.of_process = of;
+        self.selection.filter.clear();
     }
 
     /// Sorts by a column beside the present one.
     fn sort_beside(&mut self, steps: isize) {
+        // A tree has its own order.
+        if self.selection.subject == Subject::Calls {
+            return;
+        }
         let columns = Column::of(self.selection.subject);
         let sort = self.selection.sort.or_usual(self.selection.subject);
         let place = columns.iter().position(|column| *column == sort).unwrap_or(0);
@@ -162,7 +192,10 @@ impl View {
 
     /// Out of a process, or to all rows.
     fn back(&mut self) {
-        if let Some(pid) = self.selection.of_process.take() {
+        if let Some(function) = self.selection.of_function.take() {
+            self.selection.subject = Subject::Functions;
+            (self.marked, self.first) = (Some(function), 0);
+        } else if let Some(pid) = self.selection.of_process.take() {
             self.selection.subject = Subject::Processes;
             (self.marked, self.first) = (Some(pid), 0);
         } else if self.selection.filter.is_empty() {
@@ -172,8 +205,15 @@ impl View {
         }
     }
 
-    /// Into the process that is marked.
+    /// Into the process, or the function, that is marked.
     fn enter(&mut self) {
+        if self.selection.subject == Subject::Functions
+            && let Some(function) = self.marked.take()
+        {
+            self.selection.of_function = Some(function);
+            self.selection.subject = Subject::Calls;
+            self.first = 0;
+        }
         if self.selection.subject == Subject::Processes
             && let Some(pid) = self.marked.take()
         {
@@ -184,9 +224,9 @@ impl View {
         }
     }
 
-    fn mark(&mut self, code: KeyCode, history: &VecDeque<Arc<Interval>>) {
-        let Some((second, _)) = self.second(history) else { return };
-        let mut rows = rows(second, &self.selection);
+    fn mark(&mut self, code: KeyCode, recorded: Recorded<'_>) {
+        let Some((second, _)) = self.second(recorded.history) else { return };
+        let mut rows = rows(recorded, second, &self.selection);
         // The sum of the others cannot be marked.
         rows.retain(|row| row.id.is_some());
         let last = rows.len().saturating_sub(1);

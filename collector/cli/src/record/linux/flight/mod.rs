@@ -6,6 +6,7 @@ mod client;
 mod closing;
 mod control;
 mod folder;
+mod live_names;
 mod message;
 mod notify;
 mod options;
@@ -17,6 +18,7 @@ mod viewed;
 mod watching;
 
 pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
+pub(crate) use live_names::LiveNames;
 pub(crate) use options::FlightArgs;
 pub(crate) use viewed::{ViewedArgs, ViewedFlight, ViewedStatus};
 

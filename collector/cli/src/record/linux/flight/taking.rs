@@ -139,6 +139,16 @@ impl Snapshots {
         self.taker.held()
     }
 
+    /// The files of what is mapped.
+    pub(super) fn pinned(&self) -> Option<PinnedFiles> {
+        self.taker.pinned()
+    }
+
+    /// Stacks are sent again for who watches.
+    pub(super) fn ask_stacks_anew(&self) {
+        self.taker.ask_stacks_anew();
+    }
+
     pub(super) fn counts(&self) -> SnapshotCounts {
         *self.lock()
     }

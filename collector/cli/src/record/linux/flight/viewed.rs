@@ -2,6 +2,7 @@
 //! is held is written when it asks.
 
 use super::folder::SnapshotFolder;
+use super::live_names::LiveNames;
 use super::options::recording;
 use super::taking::Snapshots;
 use super::{nowhere, unless_stopped};
@@ -117,6 +118,20 @@ impl ViewedFlight {
         let mark = SnapshotMark { reason: reason.into(), ..SnapshotMark::default() };
         let order = SnapshotOrder { last: None, mark };
         Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
+    }
+
+    /// Whoever did not see all stacks since the beginning is sent all of them again.
+    pub(crate) fn ask_stacks_anew(&self) {
+        self.snapshots.ask_stacks_anew();
+    }
+
+    /// Who finds names of functions.
+    ///
+    /// # Errors
+    ///
+    /// There can be no thread.
+    pub(crate) fn names(&self) -> Result<LiveNames> {
+        LiveNames::start(Arc::clone(&self.snapshots))
     }
 
     pub(crate) fn status(&self) -> ViewedStatus {
