@@ -1,10 +1,11 @@
 //! A terminal that is taken as a whole, and given back whatever ends the program: in order, by an
-//! error, by a panic, or by a signal.
+//! error, by a panic, or by a signal. One that is stopped gives it back where the signal can be
+//! handled (SIGTSTP), and takes it again when it goes on.
 //!
 //! Giving it back is two system calls, so that a signal handler can do it, too.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGABRT, SIGQUIT};
+use signal_hook::consts::{SIGABRT, SIGCONT, SIGQUIT, SIGTSTP};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -19,6 +20,11 @@ static MODES: AtomicPtr<libc::termios> = AtomicPtr::new(std::ptr::null_mut());
 /// It is taken.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// The program was stopped, and gave the terminal back before.
+static IS_SUSPENDED: AtomicBool = AtomicBool::new(false);
+/// It goes on.
+static IS_CONTINUED: AtomicBool = AtomicBool::new(false);
+
 /// The terminal, taken as a whole until this is dropped: keys arrive one by one and unseen, Ctrl-C
 /// among them, and what is written lies on a screen of its own.
 #[derive(Debug)]
@@ -32,27 +38,48 @@ impl Screen {
     /// Standard input or output is no terminal.
     pub(crate) fn take() -> Result<Self> {
         let modes = modes().context("cannot read keys: standard input is no terminal")?;
-        let raw = raw(&modes);
         // It is kept for good: a signal may look at any time.
         let before = MODES.swap(Box::into_raw(Box::new(modes)), Ordering::AcqRel);
         debug_assert!(before.is_null(), "it is taken once");
         give_back_at_sudden_ends()?;
-        IS_TAKEN.store(true, Ordering::Release);
         let screen = Self(());
-        // SAFETY: `raw` is initialised and outlives the call.
-        if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const raw) } != 0 {
-            return Err(io::Error::last_os_error()).context("cannot read single keys");
-        }
-        let mut out = io::stdout();
-        out.write_all(ENTER).and_then(|()| out.flush()).context("cannot write to the terminal")?;
+        enter(&modes)?;
         Ok(screen)
     }
+}
+
+fn enter(modes: &libc::termios) -> Result<()> {
+    let raw = raw(modes);
+    IS_TAKEN.store(true, Ordering::Release);
+    // SAFETY: `raw` is initialised and outlives the call.
+    if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const raw) } != 0 {
+        return Err(io::Error::last_os_error()).context("cannot read single keys");
+    }
+    let mut out = io::stdout();
+    out.write_all(ENTER).and_then(|()| out.flush()).context("cannot write to the terminal")
 }
 
 impl Screen {
     /// Whether it still is: a panic of any thread gives it back.
     pub(crate) fn is_taken(&self) -> bool {
-        IS_TAKEN.load(Ordering::Acquire)
+        IS_TAKEN.load(Ordering::Acquire) || IS_SUSPENDED.load(Ordering::Acquire)
+    }
+
+    /// Takes it again where the program was stopped and goes on: whoever had it meanwhile may have
+    /// changed it. Whether that was so: then everything is to be drawn anew.
+    ///
+    /// # Errors
+    ///
+    /// The terminal takes nothing.
+    pub(crate) fn take_again(&self) -> Result<bool> {
+        if !IS_CONTINUED.swap(false, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let modes = MODES.load(Ordering::Acquire);
+        // SAFETY: the modes were set before the terminal was taken, and are never freed.
+        enter(unsafe { &*modes })?;
+        IS_SUSPENDED.store(false, Ordering::Release);
+        Ok(true)
     }
 }
 
@@ -116,6 +143,20 @@ fn give_back_at_sudden_ends() -> Result<()> {
             if let Err(error) = registered {
                 result = Err(error).context("cannot watch for signals");
             }
+        }
+        let stop = || {
+            IS_SUSPENDED.store(true, Ordering::Release);
+            give_back();
+            let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+        };
+        let go_on = || IS_CONTINUED.store(true, Ordering::Release);
+        // SAFETY: the handlers make async-signal-safe calls only, and do not panic.
+        let registered = unsafe {
+            signal_hook::low_level::register(SIGTSTP, stop)
+                .and_then(|_| signal_hook::low_level::register(SIGCONT, go_on))
+        };
+        if let Err(error) = registered {
+            result = Err(error).context("cannot watch for signals");
         }
     });
     result

@@ -139,6 +139,20 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         names.filter(|file| file.file_name().to_str().is_some_and(is_one)).count()
     };
     until("the snapshot", || (snapshots() == 1).then_some(()))?;
+    // Stopped in either way, with the terminal as a shell has it meanwhile, it is drawn anew.
+    for stop in [libc::SIGSTOP, libc::SIGTSTP] {
+        signal(top.id(), stop);
+        let stat = format!("/proc/{}/stat", top.id());
+        until("the view to stop", || {
+            let stat = fs::read_to_string(&stat).ok()?;
+            stat.rsplit(") ").next()?.starts_with('T').then_some(())
+        })?;
+        shown.restore()?;
+        shown.forget();
+        signal(top.id(), libc::SIGCONT);
+        shown.until("Run-queue")?;
+        ensure!(!shown.is_canonical()?, "keys do not arrive one by one behind a stop");
+    }
     shown.type_keys(b"q")?;
     shown.ended(top, Some(0))?;
     let mut ends = Vec::new();
@@ -164,7 +178,10 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         piped.status,
         piped.stderr
     );
-    Ok(format!("a key, {} give the terminal back; without it, it ends", ends.join(" and ")))
+    Ok(format!(
+        "a key, {} give the terminal back; without it, it ends; stopped, it is drawn anew",
+        ends.join(" and ")
+    ))
 }
 
 /// A terminal, and what was written to it.
@@ -272,6 +289,20 @@ impl PseudoTerminal {
     }
 
     /// Whether it gives whole lines only.
+    /// The modes as they were.
+    fn restore(&self) -> Result<()> {
+        // SAFETY: the modes outlive the call.
+        let set =
+            unsafe { libc::tcsetattr(self.side.as_raw_fd(), libc::TCSANOW, &raw const self.modes) };
+        ensure!(set == 0, "cannot set modes: {}", io::Error::last_os_error());
+        Ok(())
+    }
+
+    /// What was written so far is not looked at any more, but how the screen is.
+    fn forget(&self) {
+        self.written.bytes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn is_canonical(&self) -> Result<bool> {
         Ok(modes(&self.side)?.c_lflag & libc::ICANON != 0)
     }

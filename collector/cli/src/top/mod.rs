@@ -309,6 +309,10 @@ impl Top {
                 view.message = line;
                 is_changed = true;
             }
+            if screen.take_again()? {
+                terminal.clear().context("cannot draw on the terminal")?;
+                is_changed = true;
+            }
             if !screen.is_taken() {
                 bail!("a part of the program failed");
             }
