@@ -206,7 +206,7 @@ impl Seconds<'_> {
             // What was before is no whole second.
             None => {
                 self.machine.close(now, |_, _, _, _| {});
-                self.zones.close();
+                self.zones.close([now, now], self.names);
                 *self.end = Some(now.saturating_add(self.second));
             }
         }
@@ -238,7 +238,7 @@ impl Seconds<'_> {
         if functions.begin_anew() {
             machine.forget_stacks();
         }
-        let (zones, other_zones, zones_incomplete) = zones.close();
+        let (zones, other_zones, zones_incomplete) = zones.close([interval.start.0, end], names);
         history.push(Interval {
             number: **number,
             zones,
@@ -329,6 +329,7 @@ impl Seconds<'_> {
                 self.machine.takes_number(parent_tid, tid);
             }
             RecordKind::Exit => {
+                self.zones.thread_ended(tid, at);
                 self.machine.exits(tid, Named { pid: tgid, name: ThreadName::new(&comm) });
                 if tid == tgid {
                     self.functions.ends(at, tgid);

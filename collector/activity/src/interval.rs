@@ -89,7 +89,7 @@ pub enum SpanKind {
     Frame,
 }
 
-/// Zones or frames of one name of a process that ended. Times are ticks.
+/// Zones or frames of one name of a process that ended, or stay open. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneActivity {
     /// What they are.
@@ -111,6 +111,12 @@ pub struct ZoneActivity {
     pub p99: u64,
     /// The longest, exactly.
     pub longest: u64,
+    /// The process's name, where that is known.
+    pub process: Option<ThreadName>,
+    /// How many were open all the time, and still are,
+    pub open: u64,
+    /// and since how many ticks the oldest of them.
+    pub open_for: u64,
 }
 
 /// What a CPU did. The three times together are the interval.

@@ -1,10 +1,11 @@
-//! How long zones and frames of instrumented programs took that ended in a second.
+//! How long zones and frames of instrumented programs took that ended in a second, and which stay
+//! open.
 
 use crate::histogram::Histogram;
 use crate::interval::{SpanKind, ZoneActivity};
+use crate::names::Names;
 use crate::zone_names::ZoneNames;
 use rustc_hash::FxHashMap;
-use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
@@ -53,6 +54,21 @@ struct Span {
 struct Durations {
     sizes: Histogram,
     total: u64,
+    /// Those that are open, and since when the oldest.
+    open: u64,
+    oldest: u64,
+}
+
+impl Durations {
+    fn add_open(&mut self, count: u64, oldest: u64) {
+        self.oldest = if self.open == 0 { oldest } else { self.oldest.min(oldest) };
+        self.open += count;
+    }
+
+    /// What it has of a second of so many ticks.
+    fn weight(&self, ticks: u64) -> u64 {
+        self.total.saturating_add(self.open.saturating_mul(ticks))
+    }
 }
 
 /// What programs have open, and what ended in this second.
@@ -66,6 +82,8 @@ pub(crate) struct Zones {
     /// Ended, but of more places than are told apart, or of places of which no name is known.
     others: u64,
     is_incomplete: bool,
+    /// Threads that ended, and when: what was open on them ended with them.
+    ended_threads: FxHashMap<u32, u64>,
     /// Up to then what may end on any thread may have ended in what was left out.
     blind_until: u64,
 }
@@ -95,8 +113,63 @@ impl Zones {
 
     /// A process ended.
     pub(crate) fn ended(&mut self, pid: u32) {
-        for client in self.names.clients(pid).to_vec() {
-            self.close_program(client);
+        let clients = self.names.clients(pid).to_vec();
+        clients.iter().for_each(|client| self.close_program(*client));
+        if !clients.is_empty() {
+            let writers = self.writers.values_mut();
+            let of_them = writers.filter(|writer| clients.contains(&writer.of.0));
+            of_them.for_each(|writer| writer.zones.clear());
+        }
+    }
+
+    /// A thread ended.
+    pub(crate) fn thread_ended(&mut self, tid: u32, at: u64) {
+        if !self.writers.is_empty() && self.ended_threads.len() < MOST_OPEN {
+            self.ended_threads.insert(tid, at);
+        }
+    }
+
+    /// What is open on threads that ended is no more.
+    fn close_ended(&mut self) {
+        if self.ended_threads.is_empty() {
+            return;
+        }
+        for writer in self.writers.values_mut() {
+            let ended = self.ended_threads.get(&writer.of.1);
+            let outermost = writer.zones.iter().next();
+            if outermost.zip(ended).is_some_and(|(zone, ended)| zone.began <= *ended) {
+                writer.zones.clear();
+            }
+        }
+        self.ended_threads.clear();
+    }
+
+    /// Notes what is open since before `start`.
+    fn note_open(&mut self, start: u64) {
+        self.close_ended();
+        let Self { writers, programs, ended, others, .. } = self;
+        let mut note = |kind, client, number, began| {
+            if began >= start {
+                return;
+            }
+            let span = Span { kind, client, number };
+            if ended.len() >= MOST_PLACES && !ended.contains_key(&span) {
+                *others += 1;
+                return;
+            }
+            ended.entry(span).or_default().add_open(1, began);
+        };
+        for writer in writers.values() {
+            let zones = writer.zones.iter();
+            zones.for_each(|zone| note(SpanKind::Zone, writer.of.0, zone.place, zone.began));
+        }
+        for (client, program) in programs {
+            for zone in program.zones.values() {
+                note(SpanKind::Zone, *client, zone.place, zone.began);
+            }
+            for (set, began) in &program.frames {
+                note(SpanKind::Frame, *client, *set, *began);
+            }
         }
     }
 
@@ -204,9 +277,15 @@ impl Zones {
         durations.total = durations.total.saturating_add(ticks);
     }
 
-    /// Ends the second: what ended in it, those with most time first; how many besides, and whether
-    /// any are missing.
-    pub(crate) fn close(&mut self) -> (Vec<ZoneActivity>, u64, bool) {
+    /// Ends the second from `start` to `end`: what ended in it, or was open all the time, those with
+    /// most time first; how many besides, and whether any are missing.
+    pub(crate) fn close(
+        &mut self,
+        [start, end]: [u64; 2],
+        threads: &Names,
+    ) -> (Vec<ZoneActivity>, u64, bool) {
+        let ticks = end.saturating_sub(start);
+        self.note_open(start);
         // Several places of a program may have one name.
         let mut named = FxHashMap::<(SpanKind, u32, Arc<str>), Durations>::default();
         for (span, durations) in self.ended.drain() {
@@ -216,14 +295,25 @@ impl Zones {
                 SpanKind::Frame => self.names.frames(client, number),
             };
             let (Some(name), Some(pid)) = (name, self.names.process(client)) else {
-                self.others += durations.sizes.count();
+                self.others += durations.sizes.count() + durations.open;
                 continue;
             };
             let all = named.entry((kind, pid, name)).or_default();
             all.sizes.merge(&durations.sizes);
             all.total = all.total.saturating_add(durations.total);
+            if durations.open > 0 {
+                all.add_open(durations.open, durations.oldest);
+            }
         }
-        let rows = named.into_iter().map(|((kind, pid, name), Durations { sizes, total })| {
+        let mut named: Vec<_> = named.into_iter().collect();
+        named.sort_unstable_by(
+            |((_, pid, name), durations), ((_, other_pid, other_name), other)| {
+                let [mine, others] = [durations, other].map(|durations| durations.weight(ticks));
+                (others, pid, name).cmp(&(mine, other_pid, other_name))
+            },
+        );
+        let rows = named.into_iter().map(|((kind, pid, name), durations)| {
+            let Durations { sizes, total, open, oldest } = durations;
             let percentile = |percent| sizes.percentile(percent).unwrap_or(0);
             ZoneActivity {
                 kind,
@@ -235,11 +325,14 @@ impl Zones {
                 p90: percentile(90.0),
                 p99: percentile(99.0),
                 longest: sizes.longest(),
+                process: threads.get(pid).filter(|named| named.pid == pid).map(|named| named.name),
+                open,
+                open_for: if open > 0 { end.saturating_sub(oldest) } else { 0 },
             }
         });
         let mut rows: Vec<ZoneActivity> = rows.collect();
-        rows.sort_unstable_by_key(|row| (Reverse(row.total), row.pid, Arc::clone(&row.name)));
-        let others = rows.drain(MOST_ROWS.min(rows.len())..).map(|row| row.count).sum::<u64>();
+        let others = rows.drain(MOST_ROWS.min(rows.len())..).map(|row| row.count + row.open);
+        let others = others.sum::<u64>();
         self.names.close();
         let others = others + std::mem::take(&mut self.others);
         (rows, others, std::mem::take(&mut self.is_incomplete))

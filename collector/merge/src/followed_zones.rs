@@ -67,6 +67,11 @@ impl<Z> FollowedZones<Z> {
     }
 
     /// Those that are known, the outermost first.
+    pub fn iter(&self) -> impl Iterator<Item = &Z> {
+        self.open.iter().flatten()
+    }
+
+    /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Z> {
         self.open.iter_mut().flatten()
     }

@@ -308,10 +308,43 @@ fn zones_and_frames_count_in_the_second_in_which_they_end() {
     );
     assert_eq!(
         second.zones.iter().map(told).collect::<Vec<_>>(),
-        [(SpanKind::Zone, 70, "other".into(), 1, 200, 200)]
+        [
+            (SpanKind::Frame, 70, "Frame".into(), 0, 0, 0),
+            (SpanKind::Zone, 70, "other".into(), 1, 200, 200)
+        ]
     );
+    let open = |zone: &ZoneActivity| (zone.open, zone.open_for / MS);
+    assert_eq!(second.zones.iter().map(open).collect::<Vec<_>>(), [(1, 1668), (0, 0)]);
     assert_eq!((first.other_zones, first.zones_incomplete), (0, false));
     assert_eq!(first.zones[0].p50, first.zones[0].p50.clamp(10 * MS, 10 * MS + 10 * MS / 8));
+}
+
+#[test]
+fn zones_that_stay_open_are_told_until_they_end_or_their_thread_does() {
+    let mut recorder = Recorder::new(1);
+    recorder.listed(&[(70, 70, "server", None)]);
+    recorder.program(1, 70);
+    let [stuck, inner] =
+        [(0, "stuck"), (1, "inner")].map(|(number, name)| recorder.place(1, 4096 * number, name));
+    let inside = Event::ZoneBegin { location: inner, depth: 1 };
+    recorder.items(1, 3, &[(100 * MS, begins(stuck)), (200 * MS, inside)]);
+    recorder.items(1, 4, &[(300 * MS, begins(stuck))]);
+    recorder.until(2 * SECOND);
+    let open = |recorder: &Recorder, second| {
+        let zones = recorder.second(second).zones.iter();
+        zones.map(|zone| (zone.name.to_string(), zone.open, zone.open_for / MS)).collect::<Vec<_>>()
+    };
+    assert_eq!(open(&recorder, 0), []);
+    let both = [("stuck".to_owned(), 2, 1900), ("inner".to_owned(), 1, 1800)];
+    assert_eq!(open(&recorder, 1), both);
+    let process = recorder.second(1).zones[0].process.map(|name| name.to_string());
+    assert_eq!(process.as_deref(), Some("server"));
+    // One ends, and the thread with the other two.
+    recorder.items(1, 4, &[(2100 * MS, ENDS)]);
+    recorder.task(0, 2200 * MS, RecordKind::Exit, (3, 70, "server"));
+    recorder.until(4 * SECOND);
+    assert_eq!(open(&recorder, 2), [("stuck".to_owned(), 0, 0)]);
+    assert_eq!(open(&recorder, 3), []);
 }
 
 #[test]

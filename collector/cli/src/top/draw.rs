@@ -334,9 +334,14 @@ fn details(second: &Interval, row: &Row) -> String {
     }
     if let Some(zones) = &row.zones {
         let text = |ticks| duration(second, ticks);
+        let open = match zones.open {
+            0 => String::new(),
+            open => format!(", {open} open, the oldest for {}", text(zones.open_for)),
+        };
         return format!(
-            "{}: p50 {}, p90 {}, p99 {}, longest {}",
+            "{} of process {}: p50 {}, p90 {}, p99 {}, longest {}{open}",
             row.name,
+            zones.pid,
             text(zones.p50),
             text(zones.p90),
             text(zones.p99),

@@ -124,6 +124,9 @@ fn json(recorded: Recorded<'_>, second: &Interval, cost: &OwnCost) -> Value {
             "p90_ns": ns(zones.p90),
             "p99_ns": ns(zones.p99),
             "longest_ns": ns(zones.longest),
+            "process": name(zones.process),
+            "open": zones.open,
+            "open_for_ns": ns(zones.open_for),
         })
     });
     json!({

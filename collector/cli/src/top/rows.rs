@@ -4,6 +4,7 @@ use super::functions::{self, FunctionFigures};
 use super::view::Recorded;
 use crate::escape::printable;
 use rustc_hash::FxHasher;
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use syscollect_activity::{
     Interval, OtherActivity, SpanKind, TaskTimes, ThreadName, Waker, WakerShare, ZoneActivity,
@@ -75,6 +76,12 @@ pub(super) enum Column {
     OffAll,
     /// The file that a function is in
     Module,
+    /// Of zones: the process's name
+    Process,
+    /// How many zones were open all the time
+    Open,
+    /// Since when the oldest of these is open
+    OpenFor,
     /// Part of the function that is unfolded
     #[value(skip)]
     Share,
@@ -84,8 +91,9 @@ impl Column {
     /// Those of a table, from left to right.
     pub(super) fn of(subject: Subject) -> &'static [Self] {
         use Column::{
-            Count, Cpu, CpuAll, Id, Kind, Longest, MaxWait, Module, Name, Of, Off, OffAll, P50,
-            P90, P99, Share, Sleep, Switches, Time, Unint, Wait, Waker, Wakeups,
+            Count, Cpu, CpuAll, Id, Kind, Longest, MaxWait, Module, Name, Of, Off, OffAll, Open,
+            OpenFor, P50, P90, P99, Process, Share, Sleep, Switches, Time, Unint, Wait, Waker,
+            Wakeups,
         };
         match subject {
             Subject::Threads => {
@@ -94,7 +102,9 @@ impl Column {
             Subject::Processes => {
                 &[Id, Of, Name, Cpu, Wait, Unint, Sleep, Switches, Wakeups, MaxWait]
             }
-            Subject::Zones => &[Of, Kind, Count, Time, P50, P90, P99, Longest, Name],
+            Subject::Zones => {
+                &[Of, Process, Kind, Count, Time, P50, P90, P99, Longest, Open, OpenFor, Name]
+            }
             Subject::Functions => &[Cpu, CpuAll, Off, OffAll, Module, Name],
             Subject::Calls => &[Share, CpuAll, OffAll, Name],
         }
@@ -138,13 +148,16 @@ impl Column {
             (Self::OffAll, _) => "OFF+%",
             (Self::Module, _) => "MODULE",
             (Self::Share, _) => "SHARE%",
+            (Self::Process, _) => "PROCESS",
+            (Self::Open, _) => "OPEN",
+            (Self::OpenFor, _) => "OPEN-FOR",
         }
     }
 
     /// Its width, and how wide a table has to be that has it. The last one takes what is left.
     pub(super) fn widths(self, subject: Subject) -> Widths {
         let (width, least) = match self {
-            Self::Of if subject == Subject::Zones => (7, 0),
+            Self::Of if subject == Subject::Zones => (7, 90),
             Self::Id => (7, 0),
             Self::Of => (7, 100),
             Self::Name => (16, 0),
@@ -165,13 +178,16 @@ impl Column {
             Self::Off | Self::OffAll => (7, 40),
             Self::Module => (16, 76),
             Self::Share => (6, 0),
+            Self::Process => (12, 40),
+            Self::Open => (5, 100),
+            Self::OpenFor => (8, 50),
         };
         Widths { width, least }
     }
 
     /// Text begins at the left, figures end at the right.
     pub(super) fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Waker | Self::Kind | Self::Module)
+        matches!(self, Self::Name | Self::Waker | Self::Kind | Self::Module | Self::Process)
     }
 }
 
@@ -229,9 +245,19 @@ pub(super) fn rows(recorded: Recorded<'_>, second: &Interval, selection: &Select
     };
     let filter = selection.filter.to_lowercase();
     if !filter.is_empty() {
+        // Threads of a process of that name, too.
+        let of_name = second.processes.iter().filter(|process| {
+            let name = process.name.map(|name| name.to_string().to_lowercase());
+            selection.subject == Subject::Threads && name.is_some_and(|it| it.contains(&filter))
+        });
+        let of_name: HashSet<u32> = of_name.map(|process| process.pid).collect();
+        // What marks others is no number of theirs.
+        let has_number = matches!(selection.subject, Subject::Threads | Subject::Processes);
         rows.retain(|row| {
-            let id = row.id.is_some_and(|id| id.to_string() == filter);
+            let id = has_number && row.id.is_some_and(|id| id.to_string() == filter);
             id || row.of.to_string() == filter && selection.subject != Subject::Processes
+                || row.of != 0 && of_name.contains(&row.of)
+                || row.zones.is_some() && process(row).to_lowercase().contains(&filter)
                 || row.name.to_lowercase().contains(&filter)
                 || row
                     .function
@@ -328,7 +354,14 @@ fn sort(rows: &mut [Row], selection: &Selection) {
         Column::Id => u64::from(row.id.unwrap_or(0)),
         Column::Of if selection.subject == Subject::Processes => u64::MAX - u64::from(row.of),
         Column::Of => u64::from(row.of),
-        Column::Name | Column::Waker | Column::Kind | Column::Module | Column::Share => 0,
+        Column::Name
+        | Column::Waker
+        | Column::Kind
+        | Column::Module
+        | Column::Share
+        | Column::Process => 0,
+        Column::Open => zones(row, |zones| zones.open),
+        Column::OpenFor => zones(row, |zones| zones.open_for),
         Column::Cpu if row.function.is_some() => function(row, |it| it.ran),
         Column::CpuAll => function(row, |it| it.ran_all),
         Column::Off => function(row, |it| it.blocked),
@@ -351,6 +384,7 @@ fn sort(rows: &mut [Row], selection: &Selection) {
         Column::Name => row.name.to_lowercase(),
         Column::Waker => waker_text(row.waker).to_lowercase(),
         Column::Kind => kind(row).to_owned(),
+        Column::Process => process(row).to_lowercase(),
         Column::Module => row.function.as_ref().map_or_else(String::new, |it| it.module.clone()),
         _ => String::new(),
     };
@@ -395,6 +429,17 @@ pub(super) fn cell(second: &Interval, row: &Row, column: Column, subject: Subjec
         Column::MaxWait => duration(second, row.longest_wait),
         Column::Waker => waker_text(row.waker),
         Column::Kind => kind(row).to_owned(),
+        Column::Process => process(row),
+        Column::Open | Column::OpenFor if row.zones.as_ref().is_none_or(|it| it.open == 0) => {
+            String::new()
+        }
+        Column::Open => figure(row, |zones| zones.open.to_string()),
+        Column::OpenFor => figure(row, |zones| duration(second, zones.open_for)),
+        Column::P50 | Column::P90 | Column::P99 | Column::Longest
+            if row.zones.as_ref().is_some_and(|zones| zones.count == 0) =>
+        {
+            String::new()
+        }
         Column::Count => figure(row, |zones| grouped(zones.count)),
         Column::Time => figure(row, |zones| percent(zones.total)),
         Column::P50 => figure(row, |zones| duration(second, zones.p50)),
@@ -417,6 +462,11 @@ fn of_function(row: &Row, text: impl Fn(&FunctionFigures) -> String) -> String {
 
 fn figure(row: &Row, text: impl Fn(&ZoneActivity) -> String) -> String {
     row.zones.as_ref().map(text).unwrap_or_default()
+}
+
+/// The name of the process that zones are of.
+fn process(row: &Row) -> String {
+    row.zones.as_ref().map_or_else(String::new, |zones| shown_name(zones.process, false))
 }
 
 fn kind(row: &Row) -> &'static str {

@@ -64,6 +64,9 @@ fn zones(kind: SpanKind, name: &str, count: u64, p50: u64) -> ZoneActivity {
         p90: p50 * 2,
         p99: p50 * 5,
         longest: p50 * 7,
+        process: Some(ThreadName::new(b"server")),
+        open: 0,
+        open_for: 0,
     }
 }
 
@@ -101,6 +104,7 @@ pub(super) fn second(number: u64) -> Interval {
             zones(SpanKind::Frame, "Frame", 60, 16_600),
             zones(SpanKind::Zone, "GET /index", 1200, 430),
             zones(SpanKind::Zone, "a\u{1b}[31mb", 3, 2),
+            ZoneActivity { open: 2, open_for: 61 * SECOND, ..zones(SpanKind::Zone, "stuck", 0, 0) },
         ],
         other_zones: 17,
         sleeping: 412,
@@ -352,6 +356,15 @@ fn rows_are_sorted_by_the_column_that_is_chosen_and_filtered_by_what_is_typed() 
     assert_eq!(view.selection.filter, "");
     keys(&mut view, &history, "/42");
     assert_eq!(rows(&mut view, &history).len(), 1, "a number is a thread's or its process's");
+    key(&mut view, &history, KeyCode::Esc);
+    keys(&mut view, &history, "/workers");
+    assert_eq!(rows(&mut view, &history).len(), 30, "threads of a process of that name");
+    key(&mut view, &history, KeyCode::Enter);
+    keys(&mut view, &history, "z");
+    view.selection.filter = "SERVER".into();
+    assert_eq!(rows(&mut view, &history).len(), 4, "zones of a process of that name");
+    view.selection.filter = "stuck".into();
+    assert_eq!(rows(&mut view, &history).len(), 1);
 }
 
 #[test]
