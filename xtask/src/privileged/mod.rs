@@ -139,6 +139,7 @@ const TESTS: &[Test] = &[
     test!("triggers", triggers::triggers, needs "user_probes"),
     test!("top", top::figures),
     test!("top-zones", top::zones, needs "user_probes"),
+    test!("top-functions", top::functions),
     test!("top-terminal", top::terminal),
     test!("max-size", files::max_size),
     test!("cost-line", files::cost_line),

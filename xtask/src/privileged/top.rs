@@ -22,11 +22,69 @@ use super::context::{Context, finish, json_lines, number, signal, until, wait};
 /// ends.
 const READING_NS: u64 = 3_000_000;
 
+/// What is asked for where no stacks are.
+const UNSAMPLED: [&str; 4] = ["--freq", "99", "--stacks", "none"];
+
+/// A program that burns and one that waits, each in a function that is known: what was shown of that
+/// is what they measured themselves, by name, and it is what has most of its kind.
+pub(crate) fn functions(context: &Context) -> Result<String> {
+    let options = ["--by", "functions"];
+    let (seconds, told) = watched(context, 7, &options, &["callers", "3"])?;
+    let told = told.first().context("the load told nothing")?;
+    let mut shares = Vec::new();
+    for caller in ["caller_thirty", "caller_seventy"] {
+        let shown = of_function(&seconds, &format!("callers::{caller}"), "cpu_with_calls_ns")?;
+        let truth = number(told, &format!("{caller}_ns"))?;
+        // A thousand samples a second.
+        ensure!(shown.abs_diff(truth) < truth / 10, "{caller}: {shown} ns are shown of {truth}");
+        shares.push(shown as f64 * 100.0 / truth as f64);
+    }
+    let burning = most(&seconds, "cpu_ns")?;
+    ensure!(burning.contains("callers::bur"), "{burning} has most time on a CPU");
+    let (seconds, told) = watched(context, 7, &options, &["waits", "3"])?;
+    let truth = number(told.first().context("the load told nothing")?, "waited_ns")?;
+    let shown = of_function(&seconds, "waits::waits_here", "blocked_with_calls_ns")?;
+    ensure!(shown.abs_diff(truth) < truth / 20, "{shown} ns of waiting are shown of {truth}");
+    Ok(format!(
+        "{:.1} and {:.1} % of two callers' time, {:.1} % of the time that is waited",
+        shares[0],
+        shares[1],
+        shown as f64 * 100.0 / truth as f64
+    ))
+}
+
+/// The sum of a figure of a function over all seconds.
+fn of_function(seconds: &[Value], name: &str, figure: &str) -> Result<u64> {
+    let mut sum = 0;
+    for second in seconds {
+        for row in list(&second["functions"], "rows")? {
+            if row["name"].as_str().is_some_and(|shown| shown.ends_with(name)) {
+                sum += number(row, figure)?;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// What has most of a figure in any second.
+fn most(seconds: &[Value], figure: &str) -> Result<String> {
+    let mut most = (0, String::new());
+    for second in seconds {
+        for row in list(&second["functions"], "rows")? {
+            let of = number(row, figure)?;
+            if of > most.0 {
+                most = (of, row["name"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    Ok(most.1)
+}
+
 /// Threads that work for known shares of the time, from before the first to after the last: what
 /// was shown of each in all seconds together is what the kernel counted of it. On each CPU the
 /// times are one second.
 pub(crate) fn figures(context: &Context) -> Result<String> {
-    let (seconds, told) = watched(context, 7, &["shares", "3"])?;
+    let (seconds, told) = watched(context, 7, &UNSAMPLED, &["shares", "3"])?;
     for second in &seconds {
         ensure!(second["incomplete"] == false, "a second is incomplete: {}", second["recorder"]);
         for cpu in list(second, "cpus")? {
@@ -67,7 +125,7 @@ pub(crate) fn figures(context: &Context) -> Result<String> {
 
 /// What is shown of a program's zones, in all seconds together, is what it says it marked.
 pub(crate) fn zones(context: &Context) -> Result<String> {
-    let (seconds, told) = watched(context, 6, &["marks", "2", "2000"])?;
+    let (seconds, told) = watched(context, 6, &UNSAMPLED, &["marks", "2", "2000"])?;
     let marked: u64 = told.iter().map(|thread| number(thread, "zones")).sum::<Result<_>>()?;
     let (mut named, mut others) = (0, 0);
     for second in &seconds {
@@ -87,9 +145,14 @@ pub(crate) fn zones(context: &Context) -> Result<String> {
 }
 
 /// What is printed of so many seconds, in the first of which a load begins, and what that says.
-fn watched(context: &Context, seconds: usize, load: &[&str]) -> Result<(Vec<Value>, Vec<Value>)> {
-    let mut command = context.command(&["top", "--json", "--freq", "99", "--stacks", "none"]);
-    command.args(["--buffer", "32M", "--seconds", &seconds.to_string()]);
+fn watched(
+    context: &Context,
+    seconds: usize,
+    options: &[&str],
+    load: &[&str],
+) -> Result<(Vec<Value>, Vec<Value>)> {
+    let mut command = context.command(&["top", "--json"]);
+    command.args(options).args(["--buffer", "32M", "--seconds", &seconds.to_string()]);
     let mut top = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(top.stdout.take().context("it has no output")?);
     let mut printed = String::new();

@@ -46,6 +46,7 @@ mod timers;
 mod unwound;
 mod usdt;
 mod visiting;
+mod waits;
 mod wrap;
 
 use std::process::ExitCode;
@@ -62,7 +63,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      numbered FILE SECONDS | silent SECONDS | \
-                     renames SECONDS | shares SECONDS | \
+                     renames SECONDS | shares SECONDS | waits SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | stall WHAT SIZE NAME | \
@@ -96,6 +97,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None)?,
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["shares", seconds] => shares::run(number(seconds)?)?,
+        ["waits", seconds] => waits::run(number(seconds)?)?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
         ["timers", rounds, cpu] => timers::run(number(rounds)?, number(cpu)? as usize)?,
         ["timers-in-kernel", rounds, cpu] => {
