@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use super::table::{median, spread};
 use super::workload::SWITCHING;
-use crate::privileged::context::{Context, finish, number, signal, text, until, wait};
+use crate::privileged::context::{Context, finish, json_lines, number, signal, text, until, wait};
 
 /// What all of them record.
 const RECORDED: [&str; 4] = ["--stacks", "offcpu,wakers", "--freq", "0"];
+/// The same for a view.
+const SHOWN: [&str; 4] = ["--stacks", "samples,off-cpu", "--freq", "99"];
 const BUFFER: [&str; 2] = ["--buffer", "256M"];
 
 /// A trigger of each kind that looks at what the load does, and none that fires.
@@ -42,9 +44,11 @@ enum Kind {
     Record(&'static [&'static str]),
     /// `flight`.
     Flight { triggers: bool, snapshots: bool },
+    /// `top`, with these options.
+    Top(&'static [&'static str]),
 }
 
-const SETUPS: [Setup; 5] = [
+const SETUPS: [Setup; 7] = [
     Setup { title: "`record` into a file", kind: Kind::Record(&[]) },
     Setup { title: "`record --overwrite`", kind: Kind::Record(&["--overwrite"]) },
     Setup { title: "`flight`", kind: Kind::Flight { triggers: false, snapshots: false } },
@@ -56,6 +60,8 @@ const SETUPS: [Setup; 5] = [
         title: "`flight`, one snapshot after the other",
         kind: Kind::Flight { triggers: false, snapshots: true },
     },
+    Setup { title: "`top`", kind: Kind::Top(&["--by", "threads"]) },
+    Setup { title: "`top` of functions", kind: Kind::Top(&["--by", "functions"]) },
 ];
 
 /// One run beside a recorder.
@@ -85,7 +91,7 @@ pub(super) fn run(context: &Context, pairs: usize) -> Result<String> {
     eprintln!();
     let mut out = String::from(
         "| beside it | CPU time of the load, ratio (spread) | events a second | lost | recorder's \
-         CPU | of it for triggers | snapshots each run |\n|---|---|---|---|---|---|---|\n",
+         CPU | of it for triggers or the view | snapshots each run |\n|---|---|---|---|---|---|---|\n",
     );
     for (setup, runs) in SETUPS.iter().zip(&runs) {
         let of = |figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
@@ -188,13 +194,22 @@ impl<'a> Recorder<'a> {
                 }
                 command
             }
+            Kind::Top(options) => {
+                let mut command = context.command(&["top", "--json", "--seconds", "3600"]);
+                command.args(options);
+                command
+            }
         };
-        command.args(RECORDED).args(BUFFER);
+        // Stacks of who wakes others are in no view.
+        command.args(if matches!(kind, Kind::Top(_)) { SHOWN } else { RECORDED }).args(BUFFER);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if matches!(kind, Kind::Top(_)) {
+            child.stdout(fs::File::create(&output)?);
+        }
         let child = child.spawn().context("cannot start the recorder")?;
         let recorder = Self { context, child, kind, output, socket };
         match kind {
-            Kind::Record(_) => std::thread::sleep(Duration::from_millis(1_500)),
+            Kind::Record(_) | Kind::Top(_) => std::thread::sleep(Duration::from_millis(1_500)),
             Kind::Flight { .. } => {
                 until("the flight recorder to answer", || recorder.status().ok())?;
                 std::thread::sleep(Duration::from_millis(500));
@@ -227,7 +242,10 @@ impl<'a> Recorder<'a> {
         for thread in fs::read_dir(process.join("task"))? {
             let thread = thread?.path();
             // One that ended meanwhile watched for nothing.
-            if fs::read_to_string(thread.join("comm")).is_ok_and(|name| name == "triggers\n") {
+            let is_view = matches!(self.kind, Kind::Top(_))
+                && thread.file_name().is_some_and(|name| name == &*self.child.id().to_string());
+            let name = fs::read_to_string(thread.join("comm"));
+            if is_view || name.is_ok_and(|name| name == "triggers\n") {
                 watching += ticks(&thread)?;
             }
         }
@@ -242,6 +260,18 @@ impl<'a> Recorder<'a> {
                 signal(self.child.id(), libc::SIGINT);
                 wait(self.child)?;
                 counts(&self.context.info(&self.output)?)
+            }
+            Kind::Top(_) => {
+                // Its seconds end a moment later.
+                std::thread::sleep(Duration::from_millis(1_500));
+                signal(self.child.id(), libc::SIGINT);
+                wait(self.child)?;
+                let (mut events, mut lost) = (0, 0);
+                for second in json_lines(&fs::read_to_string(&self.output)?)? {
+                    events += number(&second, "switches")? + number(&second, "wakeups")?;
+                    lost = number(&second["recorder"], "lost")?;
+                }
+                Ok((events, lost))
             }
             Kind::Flight { .. } => {
                 let status = self.status()?;
