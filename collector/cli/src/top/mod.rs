@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail};
 use cost::OwnCost;
 use draw::{Shown, draw};
 use keys::{Keys, Typed};
+use ratatui_core::layout::{Position, Rect};
 use ratatui_crossterm::CrosstermBackend;
 use rows::{Column, Selection, Subject};
 use std::io::{IsTerminal, stdin, stdout};
@@ -310,7 +311,10 @@ impl Top {
                 is_changed = true;
             }
             if screen.take_again()? {
-                terminal.clear().context("cannot draw on the terminal")?;
+                // As if it had another size: it is cleared, and all is drawn. To clear it would ask
+                // where the cursor is, and take keys for the answer.
+                let area = Rect::from((Position::ORIGIN, shown_size));
+                terminal.resize(area).context("cannot draw on the terminal")?;
                 is_changed = true;
             }
             if !screen.is_taken() {
