@@ -91,10 +91,16 @@ impl SentStacks {
 
     fn add(&mut self, lane: Lane, stack: &SentStack<'_>) {
         let SentStack { id, pid, at, is_kernel, .. } = *stack;
+        let free = MOST_FRAMES.saturating_sub(self.shares.of_all());
+        let room = self.shares.room_for(payer(pid), free);
+        // Of endless stacks most end here.
+        if room < LEAST_FRAMES {
+            self.beyond += 1;
+            return;
+        }
         let addresses: Vec<u64> = stack.addresses().collect();
         let frames = addresses.len().max(LEAST_FRAMES);
-        let free = MOST_FRAMES.saturating_sub(self.shares.of_all());
-        if self.shares.room_for(payer(pid), free) < frames {
+        if room < frames {
             self.beyond += 1;
             return;
         }
