@@ -66,4 +66,6 @@ pub use perfetto::PerfettoExporter;
 pub use report::{Family, ProcessFilter};
 pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
-pub use tracy::{TracyCompression, TracyExporter, TracyLayout, TracyOptionError, TracyOptions};
+pub use tracy::{
+    TracyCompression, TracyExporter, TracyLayout, TracyLive, TracyOptionError, TracyOptions,
+};

@@ -122,7 +122,7 @@ struct WaitingItems {
 }
 
 /// What is watched of a recording: taken by who watches, now and then.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Watched(Arc<WaitingChunks>);
 
 impl Watched {

@@ -4,7 +4,7 @@
 use crate::record::flight;
 use crate::{completions, export, flamegraph, info, man, record, report};
 #[cfg(target_os = "linux")]
-use crate::{doctor, probes, symbolize, top};
+use crate::{doctor, live, probes, symbolize, top};
 use clap::{Parser, Subcommand};
 
 #[cfg(target_os = "linux")]
@@ -16,6 +16,7 @@ Examples:
   sudo syscollect -p 1234                only process 1234, its threads and children
   sudo syscollect flight                 keep the newest events, for `syscollect snapshot`
   sudo syscollect top                    what the machine does, each second
+  sudo syscollect live                   the machine in a Tracy viewer that connects
   syscollect probes list 1234            what there is to probe in process 1234
   syscollect doctor                      what this machine can record, and what is missing
 
@@ -68,6 +69,9 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     /// Show what the machine does, each second, in the terminal
     Top(Box<top::TopArgs>),
+    #[cfg(target_os = "linux")]
+    /// Show the machine live in a Tracy viewer that connects
+    Live(Box<live::LiveArgs>),
     /// Turn a capture into a file that a viewer opens
     Export(export::Args),
     /// Say what a capture holds, and what it lost

@@ -36,6 +36,8 @@ mod flamegraph;
 mod format;
 mod info;
 mod kept_files;
+#[cfg(target_os = "linux")]
+mod live;
 mod lost;
 mod man;
 mod output;
@@ -98,6 +100,8 @@ fn main() -> ExitCode {
         Some(Command::Stop(args)) => record::flight::stop(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Top(args)) => top::run(*args, program_start),
+        #[cfg(target_os = "linux")]
+        Some(Command::Live(args)) => live::run(*args, program_start),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),

@@ -319,7 +319,8 @@ impl Catalogue {
     /// Adds a context of a GPU; `None` where there is no room.
     pub fn add_context(&mut self, name: TextId) -> Option<u8> {
         // The last number means none.
-        let context = u8::try_from(self.contexts.len()).ok().filter(|context| *context < u8::MAX)?;
+        let context =
+            u8::try_from(self.contexts.len()).ok().filter(|context| *context < u8::MAX)?;
         self.contexts.push(name);
         Some(context)
     }
@@ -344,13 +345,8 @@ mod tests {
     fn locations_that_find_no_room_share_one() {
         let mut catalogue = Catalogue::default();
         let nothing = catalogue.text("");
-        let row = |line| LocationRow {
-            name: None,
-            function: nothing,
-            file: nothing,
-            line,
-            color: 0,
-        };
+        let row =
+            |line| LocationRow { name: None, function: nothing, file: nothing, line, color: 0 };
         let many: Vec<_> = (0..40_000).map(|line| catalogue.location(row(line))).collect();
         assert_eq!(catalogue.locations.len(), MOST_LOCATIONS + 1);
         assert_eq!(many[35_000], many[39_999]);

@@ -7,11 +7,15 @@ use thiserror::Error;
 /// What every viewer begins with.
 const GREETING: &[u8; 8] = b"TracyPrf";
 /// That, and the number of its version.
-pub(crate) const HELLO: usize = GREETING.len() + 4;
+pub const HELLO: usize = GREETING.len() + 4;
+/// The version of announcements.
+const ANNOUNCEMENT: u16 = 3;
 /// The answer where it speaks our version.
 pub(crate) const WELCOME: u8 = 1;
 /// The answer where it does not.
 pub(crate) const MISMATCH: u8 = 2;
+/// The answer where there is another viewer.
+pub const NOT_AVAILABLE: u8 = 3;
 /// Room for the program's name, its end included.
 const NAME: usize = 64;
 /// Room for what is said of the machine, its end included.
@@ -114,6 +118,19 @@ pub(crate) fn welcome(host: &Host, beginning: Beginning) -> Vec<u8> {
     bytes
 }
 
+/// What is broadcast so that viewers list the machine: where it listens, since how many seconds, and
+/// what it is called.
+pub fn announcement(port: u16, active_seconds: i32, program: &str) -> Vec<u8> {
+    let mut bytes = ANNOUNCEMENT.to_le_bytes().to_vec();
+    bytes.extend(port.to_le_bytes());
+    bytes.extend(Version::newest().number.to_le_bytes());
+    // No process is the one that is profiled.
+    bytes.extend(0u64.to_le_bytes());
+    bytes.extend(active_seconds.to_le_bytes());
+    push_padded(&mut bytes, program, NAME);
+    bytes
+}
+
 /// A text in a field of a fixed length, which has at least one zero at its end.
 fn push_padded(bytes: &mut Vec<u8>, text: &str, room: usize) {
     let end = bytes.len() + room;
@@ -148,6 +165,12 @@ mod tests {
             error.to_string(),
             "the viewer speaks version 81 of Tracy's protocol, and this is 82: use Tracy 0.14"
         );
+    }
+
+    #[test]
+    fn an_announcement_has_its_length() {
+        let bytes = announcement(8086, -1, "machine");
+        assert_eq!((bytes.len(), &bytes[..4]), (84, &[3, 0, 150, 31][..]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use catalogue::{
     PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
 };
 pub use event::{Event, Job, LockAction, Memory, Message, Switch, ZoneWords};
-pub use handshake::{HandshakeError, Host};
+pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement};
 pub use lz4::MOST_RAW;
 pub use session::{Counts, Limits, Received, Session};
 pub use version::{Kind, Query, Version};

@@ -76,7 +76,8 @@ impl Picture {
         match event {
             Event::Switch(switch) => self.switch(switch, at, viewer),
             Event::Gap(None) => {
-                (0..self.cpus.len()).for_each(|cpu| self.leave(cpu as u8, at, viewer.as_deref_mut()));
+                (0..self.cpus.len())
+                    .for_each(|cpu| self.leave(cpu as u8, at, viewer.as_deref_mut()));
             }
             Event::Gap(Some(cpu)) => self.leave(*cpu, at, viewer),
             Event::Wakeup { cpu, thread } => {

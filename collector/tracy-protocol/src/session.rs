@@ -97,7 +97,10 @@ pub struct Session {
 enum State {
     Nobody,
     /// It has not said all of who it is.
-    Hello { bytes: Vec<u8>, wall_clock: u64 },
+    Hello {
+        bytes: Vec<u8>,
+        wall_clock: u64,
+    },
     Watched(Box<Watched>),
     /// What is left to send; then it is over.
     Over(Output),

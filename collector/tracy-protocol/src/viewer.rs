@@ -4,15 +4,11 @@
 //! everything here is told in the order that it expects; what makes a history that can have
 //! happened out of what was recorded is [`Picture`](crate::picture::Picture).
 
-use crate::catalogue::{
-    Catalogue, LocationId, LockId, PlotId, SetId, StackId, TextId, ThreadRow,
-};
+use crate::catalogue::{Catalogue, LocationId, LockId, PlotId, SetId, StackId, TextId, ThreadRow};
 use crate::event::{Job, Memory, Message, ZoneWords};
 use crate::lz4::MOST_RAW;
 use crate::version::{Kind, Version};
-use crate::wire::{
-    Family, SAMPLE, SWITCH_SAMPLE, Writer, ZONE_BEGIN, ZONE_BEGIN_STACK, ZONE_END,
-};
+use crate::wire::{Family, SAMPLE, SWITCH_SAMPLE, Writer, ZONE_BEGIN, ZONE_BEGIN_STACK, ZONE_END};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The viewer keeps the threads of a lock in 64 bits.

@@ -82,7 +82,7 @@ impl Frames {
     }
 }
 
-fn is_main(track: TrackId, tables: &Tables) -> bool {
+pub(crate) fn is_main(track: TrackId, tables: &Tables) -> bool {
     matches!(tables.track(track).kind, TrackKind::Frames { continuous: true, main: true })
 }
 

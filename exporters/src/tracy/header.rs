@@ -43,7 +43,7 @@ pub(crate) fn write<W: Write>(
         [pid] => pid.into(),
         _ => 0,
     })?;
-    out.i64(1_000_000_000i64.checked_div(session.sample_rate_hz.into()).unwrap_or(0))?;
+    out.i64(sampling_period(session))?;
     out.u8(architecture(&session.machine))?;
     out.u32(0)?;
     out.bytes(&vendor(&session.cpu_model))?;
@@ -60,8 +60,13 @@ pub(crate) fn write<W: Write>(
     topology(out, session)
 }
 
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     cut(&clean(text), MAX_TEXT).to_owned()
+}
+
+/// Nanoseconds from one sample of a CPU to the next; 0 where there are none.
+pub(crate) fn sampling_period(session: &SessionInfo) -> i64 {
+    1_000_000_000i64.checked_div(session.sample_rate_hz.into()).unwrap_or(0)
 }
 
 /// The wall clock at the file's zero, seconds since 1970.
@@ -70,7 +75,7 @@ fn capture_time(session: &SessionInfo, origin: u64) -> u64 {
 }
 
 /// `CpuArchitecture`.
-fn architecture(machine: &str) -> u8 {
+pub(crate) fn architecture(machine: &str) -> u8 {
     match machine {
         "i386" | "i586" | "i686" => 1,
         "x86_64" => 2,
@@ -81,7 +86,7 @@ fn architecture(machine: &str) -> u8 {
 }
 
 /// The vendor as CPUID spells it.
-fn vendor(cpu_model: &str) -> [u8; 12] {
+pub(crate) fn vendor(cpu_model: &str) -> [u8; 12] {
     if cpu_model.contains("Intel") {
         *b"GenuineIntel"
     } else if cpu_model.contains("AMD") {
@@ -91,7 +96,7 @@ fn vendor(cpu_model: &str) -> [u8; 12] {
     }
 }
 
-fn host_info(session: &SessionInfo) -> String {
+pub(crate) fn host_info(session: &SessionInfo) -> String {
     [
         line("OS", &format!("{} {}", session.os, session.kernel_release)),
         line("Kernel", &session.kernel_version),
@@ -147,6 +152,15 @@ pub(crate) fn notes(
     cuts: &[String],
     strings: &mut FileStrings,
 ) -> Vec<u32> {
+    note_lines(session, recorder, cuts).iter().map(|line| strings.intern(line)).collect()
+}
+
+/// The same as texts.
+pub(crate) fn note_lines(
+    session: &SessionInfo,
+    recorder: Option<&RecorderSummary>,
+    cuts: &[String],
+) -> Vec<String> {
     let mut lines =
         vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];
     if session.sample_rate_hz > 0 {
@@ -161,5 +175,5 @@ pub(crate) fn notes(
         );
     }
     lines.extend(cuts.iter().map(|cut| format!("Not in this file: {cut}")));
-    lines.iter().map(|line| strings.intern(line)).collect()
+    lines
 }

@@ -24,9 +24,9 @@ pub(crate) fn color(rgb: Option<u32>) -> u32 {
 /// What a message is to the viewer, which can hide messages by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Importance {
-    severity: Severity,
+    pub(crate) severity: Severity,
     /// It is the recorder's, not the program's.
-    own: bool,
+    pub(crate) own: bool,
 }
 
 impl Importance {
@@ -47,7 +47,7 @@ impl Importance {
 }
 
 /// The severity as the file numbers it.
-fn number(severity: Severity) -> u8 {
+pub(crate) fn number(severity: Severity) -> u8 {
     match severity {
         Severity::Trace => 0,
         Severity::Debug => 1,

@@ -47,6 +47,7 @@ mod frames;
 mod gpu;
 mod header;
 mod limits;
+mod live;
 mod locations;
 mod locks;
 mod memory;
@@ -61,6 +62,7 @@ mod threads;
 mod wire;
 mod zones;
 
+pub use live::TracyLive;
 pub use options::{TracyCompression, TracyLayout, TracyOptionError, TracyOptions};
 
 use crate::process_filter::concerning;
@@ -140,7 +142,7 @@ impl FileClock {
 }
 
 /// The first thread of each process: it speaks for the process.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct FirstThreads {
     threads: FxHashMap<ProcessId, ThreadId>,
     known: usize,

@@ -69,7 +69,7 @@ impl Plots {
 }
 
 /// The format and the name of a counter; a unit that the viewer does not know is in the name.
-fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
+pub(crate) fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     let row = tables.track(track);
     let name = rows::scoped_name(track, tables);
     let unit = match row.kind {

@@ -301,7 +301,7 @@ pub(crate) fn write_totals<W: Write>(
 }
 
 /// The state as the viewer numbers it.
-fn state(switch: &Switch) -> i8 {
+pub(crate) fn state(switch: &Switch) -> i8 {
     match switch.off_cpu.state {
         _ if switch.off_cpu.preempted => 103,
         SleepState::Uninterruptible => 101,

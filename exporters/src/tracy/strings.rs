@@ -26,19 +26,13 @@ impl FileStrings {
 
     /// The same for what is drawn as lines.
     pub(crate) fn intern_lines(&mut self, text: &str) -> u32 {
-        self.intern_clean(escaped(text, |character| character.is_control() && character != '\n'))
+        self.intern_clean(clean_lines(text))
     }
 
     /// The same for what the viewer puts into a buffer of a fixed size, without asking for its
     /// length.
     pub(crate) fn intern_short(&mut self, text: &str) -> u32 {
-        let clean = clean(text);
-        let short = cut(&clean, MAX_SHORT);
-        if short.len() < clean.len() {
-            self.intern(&format!("{short}..."))
-        } else {
-            self.intern_clean(clean)
-        }
+        self.intern_clean(short_name(text).into())
     }
 
     fn intern_clean(&mut self, clean: Cow<'_, str>) -> u32 {
@@ -65,6 +59,18 @@ pub(crate) fn pointer(text: u32) -> u64 {
 /// break in a name would fall over its neighbours.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     escaped(text, char::is_control)
+}
+
+/// The same for what is drawn as lines.
+pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| character.is_control() && character != '\n')
+}
+
+/// The same for what the viewer puts into a buffer of a fixed size.
+pub(crate) fn short_name(text: &str) -> String {
+    let clean = clean(text);
+    let short = cut(&clean, MAX_SHORT);
+    if short.len() < clean.len() { format!("{short}...") } else { clean.into_owned() }
 }
 
 /// The same for those characters that are to go.

@@ -11,7 +11,7 @@ use syscollect_model::{Fields, Nesting, Slice, SliceUpdate, StackId, Tables, ame
 /// The viewer reads zones by recursion and counts in 8 bits how deep one nests in itself.
 const MAX_DEPTH: usize = 255;
 /// The last line of a zone that its program did not end.
-const UNFINISHED: &str = "[unfinished]";
+pub(crate) const UNFINISHED: &str = "[unfinished]";
 
 /// A zone; those inside follow it.
 #[derive(Clone, Copy, Debug)]

@@ -220,6 +220,13 @@ pub(super) fn recording() -> io::Result<()> {
     install(rules, SeccompAction::Allow, REFUSED)
 }
 
+/// Refuses [`NEVER_WHILE_RECORDING`], but for accepting connections at sockets that listen already.
+pub(super) fn with_connections() -> io::Result<()> {
+    let never = NEVER_WHILE_RECORDING.iter().chain(arch::NEVER_WHILE_RECORDING);
+    let never = never.filter(|call| ![libc::SYS_accept, libc::SYS_accept4].contains(call));
+    install(never.map(|call| (*call, Vec::new())).collect(), SeccompAction::Allow, REFUSED)
+}
+
 /// Refuses [`NEVER_WHILE_RECORDING`], but for connecting to sockets of this machine.
 pub(super) fn with_local_sockets() -> io::Result<()> {
     let never = NEVER_WHILE_RECORDING.iter().chain(arch::NEVER_WHILE_RECORDING);

@@ -216,6 +216,16 @@ pub fn refuse_what_recording_never_does() -> io::Result<()> {
     filter::recording()
 }
 
+/// As [`refuse_what_recording_never_does`], but for accepting connections at sockets that listen
+/// already.
+///
+/// # Errors
+///
+/// A kernel without filters of system calls, or a sandbox that refuses them.
+pub fn refuse_all_but_connections() -> io::Result<()> {
+    filter::with_connections()
+}
+
 /// As [`refuse_what_recording_never_does`], but for sockets that lead to programs of this machine.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ mod tests;
 mod view;
 
 use crate::escape::HeldLines;
-use crate::record::flight::{LiveNames, ViewedArgs, ViewedFlight};
+use crate::record::flight::{Connections, LiveNames, ViewedArgs, ViewedFlight};
 use crate::screen::Screen;
 use crate::signals::{self, Stop, StopEvent};
 use crate::terminal::Terminal;
@@ -121,7 +121,9 @@ pub(crate) fn run(args: TopArgs, program_start: Instant) -> Result<ExitCode> {
         Activity::wants(kind)
             || (Activity::wants_for_functions(kind) && is_asked.load(Ordering::Relaxed))
     };
-    let Some(flight) = ViewedFlight::begin(recording, wanted, &abandon, program_start)? else {
+    let Some(flight) =
+        ViewedFlight::begin(recording, Connections::Refused, wanted, &abandon, program_start)?
+    else {
         return Ok(ExitCode::SUCCESS);
     };
     flight.missing().iter().for_each(|note| eprint_line!("syscollect: {note}"));

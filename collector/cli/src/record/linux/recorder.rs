@@ -25,6 +25,13 @@ pub(crate) trait Recorder {
     fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded>;
 }
 
+/// Whether others may connect to the recorder, at sockets that listen before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connections {
+    Refused,
+    Accepted,
+}
+
 /// The kernel's own events.
 pub(crate) struct KernelRecorders;
 
@@ -37,13 +44,25 @@ impl Recorders for KernelRecorders {
 impl KernelRecorders {
     /// Begins to record, and gives up what only the beginning needs.
     pub(crate) fn begin(options: RecordOptions, out: RecordingFiles) -> Result<Recording> {
+        Self::begin_with(options, out, Connections::Refused)
+    }
+
+    /// The same, for a recorder that others may connect to.
+    pub(crate) fn begin_with(
+        options: RecordOptions,
+        out: RecordingFiles,
+        connections: Connections,
+    ) -> Result<Recording> {
         // A mount is the one thing that needs a right which nothing else needs.
         syscollect_capture::mount_tracepoints();
         // Before the recorder's threads are made, which have what this one has. The launched
         // command, if there is one, was forked before, with all that its user has.
         privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
         let recording = Recording::start(options, out)?;
-        confine::report_missing_filter(privileges::refuse_what_recording_never_does());
+        confine::report_missing_filter(match connections {
+            Connections::Refused => privileges::refuse_what_recording_never_does(),
+            Connections::Accepted => privileges::refuse_all_but_connections(),
+        });
         Ok(recording)
     }
 }

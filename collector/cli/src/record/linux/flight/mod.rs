@@ -17,6 +17,7 @@ mod trigger_args;
 mod viewed;
 mod watching;
 
+pub(crate) use super::recorder::Connections;
 pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
 pub(crate) use live_names::LiveNames;
 pub(crate) use options::FlightArgs;

@@ -9,7 +9,7 @@ use super::{nowhere, unless_stopped};
 use crate::owner::Owner;
 use crate::record::backend::System;
 use crate::record::backend::options::Subject;
-use crate::record::backend::recorder::{KernelRecorders, Recorder};
+use crate::record::backend::recorder::{Connections, KernelRecorders, Recorder};
 use crate::record::options::EventArgs;
 use crate::signals::Abandon;
 use crate::units::{parse_duration, parse_size};
@@ -79,6 +79,7 @@ impl ViewedFlight {
     /// What keeps it from recording.
     pub(crate) fn begin(
         args: ViewedArgs,
+        connections: Connections,
         wanted: impl Fn(LaneKind) -> bool + Send + Sync + 'static,
         abandon: &Abandon,
         program_start: Instant,
@@ -93,7 +94,7 @@ impl ViewedFlight {
         settings.tee = Some(tee);
         // What a recording writes meanwhile, its definitions, is kept in memory for snapshots.
         let nowhere = nowhere().context("cannot open /dev/null")?;
-        let recorder = match KernelRecorders::begin(settings, nowhere.into()) {
+        let recorder = match KernelRecorders::begin_with(settings, nowhere.into(), connections) {
             Ok(recorder) => recorder,
             Err(error) => return unless_stopped(error).map_or(Ok(None), Err),
         };
@@ -105,6 +106,11 @@ impl ViewedFlight {
     /// What this machine lacks.
     pub(crate) fn missing(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What is recorded, for a thread of its own.
+    pub(crate) fn watched(&self) -> Watched {
+        self.watched.clone()
     }
 
     /// What was recorded since the last call.

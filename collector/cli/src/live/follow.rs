@@ -1,0 +1,125 @@
+//! The thread that plays what is recorded and tells viewers.
+
+use super::announce::Announcer;
+use super::server::Server;
+use crate::confine;
+use anyhow::{Context, Result, anyhow};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use syscollect_capture::{Teed, Watched};
+use syscollect_exporters::TracyLive;
+use syscollect_merge::{Live, play_live};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
+use syscollect_playback::Stopped;
+
+/// How often it is looked what came: nothing wakes it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a viewer may take to ask for what it still wants when the recorder ends.
+const LONGEST_END: Duration = Duration::from_secs(3);
+
+/// The thread that tells viewers.
+pub(super) struct Follower {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Begins to tell viewers what comes.
+    pub(super) fn begin(
+        watched: Watched,
+        server: Server,
+        announcer: Option<Announcer>,
+    ) -> Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::Builder::new().name("live".into());
+        let thread = thread.spawn(move || {
+            confine::to_waiting();
+            follow(&watched, server, announcer, &over);
+        });
+        Ok(Self { is_over, thread: thread.context("cannot start a thread")? })
+    }
+
+    /// Tells the viewer that it is over, and waits for it as long as that may take.
+    pub(super) fn end(self) -> Result<()> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow!("a part of the program failed"))
+    }
+}
+
+/// What is played and what is sent are one, on one thread.
+#[derive(Clone, Default)]
+struct SharedLive(Rc<RefCell<TracyLive>>);
+
+impl Exporter for SharedLive {
+    type Error = Infallible;
+
+    fn begin(&mut self, tables: &Tables) -> Result<(), Infallible> {
+        self.0.borrow_mut().begin(tables)
+    }
+
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        self.0.borrow_mut().event(time, event, tables)
+    }
+
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), Infallible> {
+        self.0.borrow_mut().end(losses, recorder, tables)
+    }
+}
+
+fn follow(
+    watched: &Watched,
+    mut server: Server,
+    mut announcer: Option<Announcer>,
+    is_over: &AtomicBool,
+) {
+    let live = SharedLive::default();
+    let shared = live.clone();
+    let played = play_live(&mut live.clone(), |player| {
+        while !is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY);
+            play(watched, player)?;
+            let mut live = shared.0.borrow_mut();
+            server.step(live.session());
+            if let Some(announcer) = &mut announcer {
+                announcer.step(server.has_viewer());
+            }
+        }
+        Ok(())
+    });
+    match played {
+        Ok(_) => {}
+        Err(never) => match never {},
+    }
+    let mut live = live.0.borrow_mut();
+    let session = live.session();
+    session.finish();
+    let begun = Instant::now();
+    while server.has_viewer() && begun.elapsed() < LONGEST_END {
+        server.step(session);
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Plays what came.
+fn play(watched: &Watched, player: &mut Live<'_>) -> Result<(), Stopped> {
+    for teed in watched.take() {
+        match teed {
+            Teed::Chunk(chunk) => player.feed(chunk)?,
+            // The lane's next chunk says what is missing before it.
+            Teed::LeftOut(..) => {}
+            Teed::NothingBefore(ticks) => player.advance(ticks)?,
+        }
+    }
+    Ok(())
+}

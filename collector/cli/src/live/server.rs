@@ -1,0 +1,270 @@
+//! Connections of viewers, one viewer at a time. Nothing here waits.
+
+use anyhow::{Context, Result};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use syscollect_tracy_protocol::{HELLO, NOT_AVAILABLE, Received, Session};
+
+/// Connections that have not said who they are; the oldest gives way to a new one.
+const MOST_WAITING: usize = 16;
+/// Connections that are looked at in one step.
+const MOST_ACCEPTED: usize = 16;
+/// How long they may take for it.
+const LONGEST_HELLO: Duration = Duration::from_secs(2);
+/// How long a viewer may take nothing of what there is for it.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// How often a viewer hears that there is nothing to say.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often viewers that do not fit are told of.
+const REFUSAL_EVERY: Duration = Duration::from_secs(1);
+/// Bytes that are read at once.
+const PIECE: usize = 16 << 10;
+/// Bytes that are sent at once: a step should not take long.
+const MOST_SENT: usize = 4 << 20;
+
+/// Who has connected and not said who it is.
+struct Waiting {
+    stream: TcpStream,
+    from: SocketAddr,
+    since: Instant,
+    hello: Vec<u8>,
+}
+
+/// The viewer.
+struct Viewer {
+    stream: TcpStream,
+    from: SocketAddr,
+    /// What it sent and what found no room yet.
+    unread: Vec<u8>,
+    /// When it last took something, or there was nothing to take.
+    last_progress: Instant,
+    last_sent: Instant,
+}
+
+/// Where viewers connect.
+pub(super) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    waiting: VecDeque<Waiting>,
+    viewer: Option<Viewer>,
+    last_refusal: Option<Instant>,
+}
+
+/// What became of a connection.
+#[derive(PartialEq, Eq)]
+enum Progress {
+    GoesOn,
+    Ends,
+}
+
+impl Server {
+    /// Listens at an address.
+    pub(super) fn listen(address: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen at {address}: is another one there?"))?;
+        listener.set_nonblocking(true).context("cannot listen without waiting")?;
+        let address = listener.local_addr().context("cannot ask where it listens")?;
+        let (waiting, viewer, last_refusal) = Default::default();
+        Ok(Self { listener, address, waiting, viewer, last_refusal })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn has_viewer(&self) -> bool {
+        self.viewer.is_some()
+    }
+
+    /// Takes what came and sends what there is, as far as that does not wait.
+    pub(super) fn step(&mut self, session: &mut Session) {
+        self.accept();
+        self.hear_hellos(session);
+        let Some(viewer) = &mut self.viewer else { return };
+        match viewer.step(session) {
+            Ok(Progress::GoesOn) => {}
+            ended => {
+                let counts = session.counts();
+                let why = ended.err().map_or_else(String::new, |error| format!(" ({error})"));
+                eprint_line!(
+                    "syscollect: the viewer at {} left{why}: it was told {} events, and {} were \
+                     left out",
+                    viewer.from,
+                    counts.told,
+                    counts.left_out
+                );
+                session.disconnect();
+                self.viewer = None;
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..MOST_ACCEPTED {
+            // Whatever keeps one from connecting is its own concern.
+            let Ok((stream, from)) = self.listener.accept() else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            // What is small is not to wait for more.
+            let _ = stream.set_nodelay(true);
+            if self.waiting.len() >= MOST_WAITING {
+                self.waiting.pop_front();
+            }
+            let (since, hello) = (Instant::now(), Vec::new());
+            self.waiting.push_back(Waiting { stream, from, since, hello });
+        }
+    }
+
+    /// Hears who waits; the first that is a viewer of our version becomes the viewer.
+    fn hear_hellos(&mut self, session: &mut Session) {
+        for _ in 0..self.waiting.len() {
+            let Some(mut waiting) = self.waiting.pop_front() else { return };
+            match waiting.hear() {
+                Ok(Progress::GoesOn) if waiting.hello.len() < HELLO => {
+                    if waiting.since.elapsed() < LONGEST_HELLO {
+                        self.waiting.push_back(waiting);
+                    }
+                }
+                Ok(_) if waiting.hello.len() == HELLO => self.welcome(waiting, session),
+                _ => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, waiting: Waiting, session: &mut Session) {
+        let Waiting { mut stream, from, hello, .. } = waiting;
+        if self.viewer.is_some() {
+            // It is closed whether it hears that or not.
+            let _ = stream.write(&[NOT_AVAILABLE]);
+            return self.refuse(from, "there is another viewer");
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        session.connect(now.map_or(0, |now| now.as_secs()));
+        if let Err(error) = session.receive(&hello) {
+            let _ = stream.write(session.output());
+            session.disconnect();
+            return self.refuse(from, &error.to_string());
+        }
+        eprint_line!("syscollect: a viewer connects from {from}");
+        let now = Instant::now();
+        let viewer =
+            Viewer { stream, from, unread: Vec::new(), last_progress: now, last_sent: now };
+        self.viewer = Some(viewer);
+    }
+
+    /// Says that somebody could not be served, not too often.
+    fn refuse(&mut self, from: SocketAddr, why: &str) {
+        if self.last_refusal.is_none_or(|last| last.elapsed() >= REFUSAL_EVERY) {
+            self.last_refusal = Some(Instant::now());
+            eprint_line!("syscollect: refuses {from}: {why}");
+        }
+    }
+}
+
+impl Waiting {
+    /// Reads the hello, and no byte beyond.
+    fn hear(&mut self) -> io::Result<Progress> {
+        let mut bytes = [0; HELLO];
+        let missing = HELLO - self.hello.len();
+        match self.stream.read(&mut bytes[..missing]) {
+            Ok(0) => Ok(Progress::Ends),
+            Ok(read) => {
+                self.hello.extend_from_slice(&bytes[..read]);
+                Ok(Progress::GoesOn)
+            }
+            Err(error) if is_later(&error) => Ok(Progress::GoesOn),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Viewer {
+    fn step(&mut self, session: &mut Session) -> io::Result<Progress> {
+        let mut sent = 0;
+        loop {
+            if self.read(session)? == Progress::Ends {
+                return Ok(Progress::Ends);
+            }
+            session.pump();
+            if session.output().is_empty() && self.last_sent.elapsed() >= KEEP_ALIVE {
+                session.keep_alive();
+            }
+            let now = Instant::now();
+            let piece = self.send(session)?;
+            sent += piece;
+            if piece > 0 {
+                self.last_sent = now;
+            }
+            if piece > 0 || session.output().is_empty() {
+                self.last_progress = now;
+            }
+            if session.output().is_empty() && session.is_over() {
+                return Ok(Progress::Ends);
+            }
+            if self.last_progress.elapsed() >= LONGEST_SILENCE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if piece == 0 || sent >= MOST_SENT {
+                return Ok(Progress::GoesOn);
+            }
+        }
+    }
+
+    /// Takes in what the viewer sent, as far as there is room.
+    fn read(&mut self, session: &mut Session) -> io::Result<Progress> {
+        loop {
+            let unread = std::mem::take(&mut self.unread);
+            if !unread.is_empty() && self.hand_over(&unread, session) == Progress::Ends {
+                return Ok(Progress::GoesOn);
+            }
+            let mut bytes = [0; PIECE];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Ok(Progress::Ends),
+                Ok(read) => {
+                    if self.hand_over(&bytes[..read], session) == Progress::Ends {
+                        return Ok(Progress::GoesOn);
+                    }
+                }
+                Err(error) if is_later(&error) => return Ok(Progress::GoesOn),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Hands bytes over; it ends where there is no room for more.
+    fn hand_over(&mut self, bytes: &[u8], session: &mut Session) -> Progress {
+        match session.receive(bytes) {
+            Ok(Received::Full(left)) => {
+                self.unread.extend_from_slice(&bytes[bytes.len() - left..]);
+                Progress::Ends
+            }
+            // It was welcomed before.
+            Ok(_) | Err(_) => Progress::GoesOn,
+        }
+    }
+
+    /// Sends what there is; how much was taken.
+    fn send(&mut self, session: &mut Session) -> io::Result<usize> {
+        let mut sent = 0;
+        while !session.output().is_empty() {
+            match self.stream.write(session.output()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    session.sent(written);
+                    sent += written;
+                }
+                Err(error) if is_later(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,410 @@
+//! A session that goes on, told to Tracy's viewer over its live protocol.
+//!
+//! What each event becomes is the same as in a file, as far as it can be told at once:
+//!
+//! - of the tracks of a thread, the first of its own zones is on the thread; every other track has a
+//!   row of its own, since whether they nest is not known yet;
+//! - who gives up waiting for a lock goes on to wait, as the viewer sees it: a message says so;
+//! - memory that was allocated before the viewer came is not told;
+//! - names of threads are those of when the viewer first asks; messages tell of later ones.
+
+mod code;
+mod rows;
+mod things;
+mod zones;
+
+use super::messages::{self, Importance};
+use super::rows::RowOwner;
+use super::{header, loss_label};
+use crate::labels;
+use code::LiveCode;
+use rows::LiveRows;
+use std::convert::Infallible;
+use syscollect_model::{
+    Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent, Severity,
+    Slice, StackId, Switch, Tables, ThreadId, Time, TrackId, TrackKind,
+};
+use syscollect_tracy_protocol as tracy;
+use syscollect_tracy_protocol::{CpuRow, Host, Limits, Session};
+use things::Things;
+use zones::LiveZones;
+
+/// From one value of the load to the next, nanoseconds.
+const LOAD_STEP: u64 = 100_000_000;
+const GREY: u32 = 0xaa_aaaa;
+const RED: u32 = 0xff_5555;
+
+/// Tells events to a Tracy viewer, as an [`Exporter`] that goes on: bytes of the viewer go into its
+/// [`session`](Self::session), and bytes for it come out.
+///
+/// ```
+/// use syscollect_exporters::TracyLive;
+/// use syscollect_model::{Exporter, Tables};
+///
+/// let mut live = TracyLive::default();
+/// live.begin(&Tables::default())?;
+/// live.session().connect(1_700_000_000);
+/// let hello = [&b"TracyPrf"[..], &82u32.to_le_bytes()].concat();
+/// live.session().receive(&hello).unwrap();
+/// live.session().pump();
+/// assert!(live.session().output().len() > 1_170, "a welcome, and what there is");
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
+#[derive(Debug)]
+pub struct TracyLive {
+    session: Session,
+    rows: LiveRows,
+    zones: LiveZones,
+    code: LiveCode,
+    things: Things,
+    load: Load,
+}
+
+impl Default for TracyLive {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl TracyLive {
+    /// With these bounds for a viewer.
+    pub fn new(limits: Limits) -> Self {
+        let mut session = Session::with_limits(Host::default(), rows::OWN_ROW, limits);
+        let rows = LiveRows::new(&mut session.catalogue);
+        Self {
+            session,
+            rows,
+            zones: LiveZones::default(),
+            code: LiveCode::default(),
+            things: Things::default(),
+            load: Load::default(),
+        }
+    }
+
+    /// The connection.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    fn tell(&mut self, time: Time, event: tracy::Event) {
+        self.session.tell(nanoseconds(time), event);
+    }
+
+    fn stack(&mut self, stack: Option<StackId>, tables: &Tables) -> Option<tracy::StackId> {
+        self.code.stack(stack?, &mut self.session.catalogue, tables)
+    }
+
+    fn thread(&mut self, thread: ThreadId, tables: &Tables) -> Option<u32> {
+        self.rows.thread(thread, &mut self.session.catalogue, tables)
+    }
+
+    fn row(&mut self, owner: RowOwner, tables: &Tables) -> u32 {
+        self.rows.other(owner, &mut self.session.catalogue, tables)
+    }
+
+    fn track_row(&mut self, track: TrackId, tables: &Tables) -> u32 {
+        self.rows.of_track(track, &mut self.session.catalogue, tables)
+    }
+
+    fn message(&mut self, time: Time, message: tracy::Message) {
+        self.tell(time, tracy::Event::Message(Box::new(message)));
+    }
+
+    /// What happens to a thread, said by itself.
+    fn lifecycle(&mut self, thread: ThreadId, time: Time, text: String, tables: &Tables) {
+        if let Some(thread) = self.thread(thread, tables) {
+            let importance = Importance::of_system(Severity::Debug);
+            self.message(time, words(thread, &text, Some(GREY), importance));
+        }
+    }
+
+    fn switch(&mut self, time: Time, switch: &Switch, tables: &Tables) {
+        let Ok(cpu) = u8::try_from(switch.cpu.number) else { return };
+        self.load.switch(cpu, switch.next != Tables::IDLE_THREAD, time);
+        let next = self.thread(switch.next, tables).unwrap_or_default();
+        let previous =
+            switch.previous.map(|thread| self.thread(thread, tables).unwrap_or_default());
+        let is_blocked = !switch.off_cpu.preempted;
+        let stack = switch.off_cpu.stack.filter(|_| is_blocked);
+        let priorities = [switch.next_priority, switch.previous_priority];
+        let switch = tracy::Switch {
+            cpu,
+            previous,
+            next,
+            state: super::sched::state(switch),
+            priorities: priorities.map(|priority| priority.clamp(-128, 127) as i8),
+            stack: self.stack(stack, tables),
+        };
+        self.tell(time, tracy::Event::Switch(switch));
+    }
+
+    fn sample(&mut self, time: Time, sample: &syscollect_model::Sample, tables: &Tables) {
+        let thread = match sample.thread {
+            Tables::IDLE_THREAD => self.row(RowOwner::IdleCpu(sample.cpu), tables),
+            thread => match self.thread(thread, tables) {
+                Some(thread) => thread,
+                None => return,
+            },
+        };
+        let stack = match self.stack(sample.stack, tables) {
+            Some(stack) => stack,
+            None => self.code.no_stack(&mut self.session.catalogue),
+        };
+        self.tell(time, tracy::Event::Sample { thread, stack });
+    }
+
+    fn instant(&mut self, track: TrackId, time: Time, slice: &Slice, tables: &Tables) {
+        let thread = self.track_row(track, tables);
+        let importance = Importance::of_fields(&slice.fields, tables);
+        let text = labels::instant(slice, tables);
+        let stack = self.stack(slice.stack, tables);
+        let message = words(thread, &text, slice.color, importance);
+        self.message(time, tracy::Message { stack, ..message });
+    }
+
+    fn said(
+        &mut self,
+        track: TrackId,
+        time: Time,
+        message: &syscollect_model::Message,
+        tables: &Tables,
+    ) {
+        let thread = self.track_row(track, tables);
+        let importance = Importance::of_fields(&message.fields, tables);
+        let text = labels::message(message, tables);
+        let stack = self.stack(message.stack, tables);
+        let message = words(thread, &text, message.color, importance);
+        self.message(time, tracy::Message { stack, ..message });
+    }
+
+    fn loss(&mut self, time: Time, loss: &Loss) {
+        if let Some(gap) = loss.scheduling_gap() {
+            let cpu = gap.cpu.map(|cpu| u8::try_from(cpu.number));
+            match cpu.transpose() {
+                Ok(cpu) => self.tell(time, tracy::Event::Gap(cpu)),
+                // It is none of those that are shown.
+                Err(_) => return,
+            }
+        }
+        let importance = Importance::own(Severity::Warning);
+        let text = loss_label(loss, loss.count);
+        self.message(time, words(rows::OWN_ROW, &text, Some(RED), importance));
+    }
+
+    fn slice_begin(&mut self, track: TrackId, time: Time, slice: &Slice, tables: &Tables) {
+        if let TrackKind::Frames { .. } = tables.track(track).kind {
+            let set = self.things.set(track, &mut self.session.catalogue, tables);
+            return self.tell(time, tracy::Event::FrameBegin(set));
+        }
+        let thread = self.track_row(track, tables);
+        let catalogue = &mut self.session.catalogue;
+        let location = self.zones.begin(track, slice, catalogue, tables);
+        let stack = self.stack(slice.stack, tables);
+        self.tell(time, tracy::Event::ZoneBegin { thread, location, stack });
+    }
+
+    fn slice_end(&mut self, track: TrackId, time: Time, tables: &Tables) {
+        if let TrackKind::Frames { .. } = tables.track(track).kind {
+            let set = self.things.set(track, &mut self.session.catalogue, tables);
+            return self.tell(time, tracy::Event::FrameEnd(set));
+        }
+        let thread = self.track_row(track, tables);
+        let said = self.zones.end(track, tables);
+        self.tell(time, tracy::Event::ZoneEnd { thread, said });
+    }
+
+    fn counter(&mut self, track: TrackId, time: Time, value: f64, tables: &Tables) {
+        if value.is_finite() {
+            let plot = self.things.plot(track, &mut self.session.catalogue, tables);
+            self.tell(time, tracy::Event::Plot(plot, value));
+        }
+    }
+
+    fn lock(&mut self, time: Time, event: &LockEvent, tables: &Tables) {
+        let Some(thread) = self.thread(event.thread, tables) else { return };
+        let action = match event.action {
+            LockAction::Wait => tracy::LockAction::Wait,
+            LockAction::Obtain => tracy::LockAction::Obtain,
+            LockAction::Release => tracy::LockAction::Release,
+            LockAction::GiveUp => {
+                let name = tables.strings.get(tables.lock(event.lock).name);
+                let text = format!("gives up on lock {name}");
+                return self.lifecycle(event.thread, time, text, tables);
+            }
+        };
+        let catalogue = &mut self.session.catalogue;
+        let lock = self.things.lock(event.lock, catalogue, &mut self.zones, tables);
+        let location = event.location;
+        let location = location.map(|location| self.zones.place(Some(location), catalogue, tables));
+        let shared = event.shared && catalogue.lock(lock).shared;
+        self.tell(time, tracy::Event::Lock { lock, thread, action, shared, location });
+    }
+
+    fn memory(&mut self, time: Time, event: &MemoryEvent, tables: &Tables) {
+        let Some(thread) = self.thread(event.thread, tables) else { return };
+        let process = tables.thread(event.thread).process;
+        let pool = self.things.pool((process, event.pool), &mut self.session.catalogue, tables);
+        let stack = self.stack(event.stack, tables);
+        let MemoryEvent { address, allocated, .. } = *event;
+        let memory = tracy::Memory { thread, pool: Some(pool), address, allocated, stack };
+        self.tell(time, tracy::Event::Memory(memory));
+    }
+
+    fn job(&mut self, track: TrackId, time: Time, job: &GpuJob, tables: &Tables) {
+        let thread = match job.thread.and_then(|thread| self.thread(thread, tables)) {
+            Some(thread) => thread,
+            None => self.row(RowOwner::Track(track), tables),
+        };
+        let catalogue = &mut self.session.catalogue;
+        if let Some(job) = self.things.job((track, thread), (time, job), catalogue, tables) {
+            self.tell(time, tracy::Event::Job(Box::new(job)));
+        }
+    }
+
+    fn crash(&mut self, time: Time, crash: &Crash, tables: &Tables) {
+        let Some(thread) = self.thread(crash.thread, tables) else { return };
+        let mut text = tables.strings.get(crash.signal).to_owned();
+        if crash.address != 0 {
+            text += &format!(" at address {:#x}", crash.address);
+        }
+        let stack = self.stack(crash.stack, tables);
+        let message = words(thread, &text, Some(RED), Importance::of_system(Severity::Fatal));
+        self.message(time, tracy::Message { stack, ..message });
+        let text = self.session.catalogue.text(&text);
+        self.tell(time, tracy::Event::Crash { thread, text });
+    }
+}
+
+impl Exporter for TracyLive {
+    type Error = Infallible;
+
+    fn begin(&mut self, tables: &Tables) -> Result<(), Infallible> {
+        let machine = tables.machine(MachineId::FIRST);
+        self.load.cpus = machine.cpus.len().max(1) as u64;
+        let catalogue = &mut self.session.catalogue;
+        let cpus = machine.cpus.iter().filter(|cpu| cpu.cpu <= u8::MAX.into());
+        catalogue.cpus =
+            cpus.map(|cpu| CpuRow { package: cpu.package, core: cpu.core, cpu: cpu.cpu }).collect();
+        catalogue.notes = header::note_lines(machine, None, &[]);
+        self.session.describe(Host {
+            program: header::short(&machine.hostname),
+            description: header::host_info(machine),
+            architecture: header::architecture(&machine.machine),
+            manufacturer: header::vendor(&machine.cpu_model),
+            pid: match machine.filter_pids[..] {
+                [pid] => pid.into(),
+                _ => 0,
+            },
+            sampling_period: header::sampling_period(machine),
+        });
+        Ok(())
+    }
+
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        if let Some(percent) = self.load.until(time) {
+            self.tell(time, tracy::Event::Load(percent));
+        }
+        match event {
+            Event::Switch(switch) => self.switch(time, switch, tables),
+            Event::Wakeup(wakeup) => {
+                if let (Ok(cpu), Some(thread)) =
+                    (u8::try_from(wakeup.cpu.number), self.thread(wakeup.wakee, tables))
+                {
+                    self.tell(time, tracy::Event::Wakeup { cpu, thread });
+                }
+            }
+            Event::Sample(sample) => self.sample(time, sample, tables),
+            Event::Counter(track, value) => self.counter(*track, time, *value, tables),
+            Event::SliceBegin(track, slice) => self.slice_begin(*track, time, slice, tables),
+            Event::SliceUpdate(track, update) => self.zones.update(*track, update),
+            Event::SliceEnd(track) => self.slice_end(*track, time, tables),
+            Event::Instant(track, slice) => self.instant(*track, time, slice, tables),
+            Event::Message(track, message) => self.said(*track, time, message, tables),
+            Event::Loss(loss) => self.loss(time, loss),
+            Event::ThreadStart(thread) => {
+                self.rows.renamed(*thread, &mut self.session.catalogue, tables);
+                self.lifecycle(*thread, time, "starts".into(), tables);
+            }
+            Event::ThreadName(thread, name) => {
+                self.rows.renamed(*thread, &mut self.session.catalogue, tables);
+                let text = format!("is named {}", tables.strings.get(*name));
+                self.lifecycle(*thread, time, text, tables);
+            }
+            Event::ThreadEnd(thread) => self.lifecycle(*thread, time, "ends".into(), tables),
+            Event::ProcessExec(process, name) => {
+                if let Some(thread) = self.rows.first_of(*process, tables) {
+                    self.rows.renamed(thread, &mut self.session.catalogue, tables);
+                    let text = format!("runs {}", tables.strings.get(*name));
+                    self.lifecycle(thread, time, text, tables);
+                }
+            }
+            Event::Lock(event) => self.lock(time, event, tables),
+            Event::Memory(event) => self.memory(time, event, tables),
+            Event::GpuJob(track, job) => self.job(*track, time, job, tables),
+            Event::Crash(crash) => self.crash(time, crash, tables),
+            Event::RecordingEnd(_) => self.tell(time, tracy::Event::Gap(None)),
+            // Only switches say from when on; their first threads say so; the next CPU says so of
+            // moves.
+            Event::Asleep(..)
+            | Event::ProcessStart(_)
+            | Event::ProcessEnd(_)
+            | Event::Migration(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a thread says.
+fn words(thread: u32, text: &str, color: Option<u32>, importance: Importance) -> tracy::Message {
+    tracy::Message {
+        thread,
+        text: super::strings::clean(text).into(),
+        color,
+        severity: messages::number(importance.severity),
+        own: importance.own,
+        stack: None,
+    }
+}
+
+fn nanoseconds(time: Time) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+/// How much all CPUs were used since the last step.
+#[derive(Debug, Default)]
+struct Load {
+    cpus: u64,
+    /// Since when each has been used.
+    used_since: Vec<Option<u64>>,
+    used: u64,
+    step: Option<u64>,
+}
+
+impl Load {
+    fn switch(&mut self, cpu: u8, is_used: bool, time: Time) {
+        let cpu = usize::from(cpu);
+        if cpu >= self.used_since.len() {
+            self.used_since.resize(cpu + 1, None);
+        }
+        if let Some(since) = self.used_since[cpu] {
+            self.used += time.0.saturating_sub(since);
+        }
+        self.used_since[cpu] = is_used.then_some(time.0);
+    }
+
+    /// The load of the last step in percent, if it is over.
+    fn until(&mut self, time: Time) -> Option<f32> {
+        let begun = *self.step.get_or_insert(time.0);
+        let passed = time.0.saturating_sub(begun);
+        if passed < LOAD_STEP {
+            return None;
+        }
+        for since in self.used_since.iter_mut().flatten() {
+            self.used += time.0.saturating_sub(*since);
+            *since = time.0;
+        }
+        self.step = Some(time.0);
+        let used = std::mem::take(&mut self.used);
+        Some((used as f64 * 100.0 / (passed as f64 * self.cpus as f64)).min(100.0) as f32)
+    }
+}

@@ -1,0 +1,173 @@
+//! Plots, sets of frames, locks, pools of memory and contexts of GPUs: what has a name and a number.
+
+use super::zones::LiveZones;
+use crate::labels;
+use crate::tracy::rows::scoped_name;
+use crate::tracy::strings::{clean, short_name};
+use crate::tracy::{frames, plots};
+use rustc_hash::FxHashMap;
+use syscollect_model::{
+    GpuJob, GpuJobEnd, LockId, ProcessId, Scope, StringId, Tables, Time, TrackId, TrackKind,
+};
+use syscollect_tracy_protocol as tracy;
+use syscollect_tracy_protocol::{Catalogue, Job, LocationRow, LockRow, PlotRow, SetRow, TextId};
+
+/// Of jobs that failed.
+const RED: u32 = 0xff_5555;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Things {
+    plots: FxHashMap<TrackId, tracy::PlotId>,
+    sets: FxHashMap<TrackId, tracy::SetId>,
+    has_main_set: bool,
+    locks: FxHashMap<LockId, tracy::LockId>,
+    pools: FxHashMap<(ProcessId, Option<StringId>), TextId>,
+    contexts: FxHashMap<TrackId, Option<Context>>,
+    /// How often a name was used.
+    names: FxHashMap<String, u32>,
+}
+
+/// A context of a GPU.
+#[derive(Debug)]
+struct Context {
+    number: u8,
+    /// Up to when each row has jobs: the viewer searches rows by time.
+    ends: FxHashMap<u32, i64>,
+}
+
+impl Things {
+    pub(super) fn plot(
+        &mut self,
+        track: TrackId,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::PlotId {
+        if let Some(plot) = self.plots.get(&track) {
+            return *plot;
+        }
+        let (format, name) = plots::describe(track, tables);
+        let name = self.unique(&name, catalogue);
+        let plot = catalogue.add_plot(PlotRow { name, format, is_step: true });
+        self.plots.insert(track, plot);
+        plot
+    }
+
+    /// A name that nothing else of its kind has: the viewer would make one of two.
+    fn unique(&mut self, name: &str, catalogue: &mut Catalogue) -> TextId {
+        let name = short_name(name);
+        let times = self.names.entry(name.clone()).or_default();
+        *times += 1;
+        match *times {
+            1 => catalogue.text(&name),
+            times => catalogue.text(&format!("{name} #{times}")),
+        }
+    }
+
+    pub(super) fn set(
+        &mut self,
+        track: TrackId,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::SetId {
+        if let Some(set) = self.sets.get(&track) {
+            return *set;
+        }
+        let row = tables.track(track);
+        let continuous = matches!(row.kind, TrackKind::Frames { continuous: true, .. });
+        let is_main = !self.has_main_set && frames::is_main(track, tables);
+        self.has_main_set |= is_main;
+        let name = match row.scope {
+            Scope::Process(_) => scoped_name(track, tables),
+            _ => tables.strings.get(row.name).to_owned(),
+        };
+        let name = (!is_main).then(|| self.unique(&name, catalogue));
+        let set = catalogue.add_set(SetRow { name, continuous });
+        self.sets.insert(track, set);
+        set
+    }
+
+    pub(super) fn lock(
+        &mut self,
+        lock: LockId,
+        catalogue: &mut Catalogue,
+        zones: &mut LiveZones,
+        tables: &Tables,
+    ) -> tracy::LockId {
+        *self.locks.entry(lock).or_insert_with(|| {
+            let row = tables.lock(lock);
+            let name = match tables.strings.get(row.name) {
+                "" => None,
+                name => Some(catalogue.text(&short_name(name))),
+            };
+            let location = zones.place(row.location, catalogue, tables);
+            catalogue.add_lock(LockRow { name, location, shared: row.shared })
+        })
+    }
+
+    /// The name of a pool of memory.
+    pub(super) fn pool(
+        &mut self,
+        pool: (ProcessId, Option<StringId>),
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> TextId {
+        if let Some(name) = self.pools.get(&pool) {
+            return *name;
+        }
+        let (process, name) = pool;
+        let row = tables.process(process);
+        let whose = format!("{} ({})", tables.process_name(process), row.pid);
+        let name = match name {
+            None => whose,
+            Some(name) => format!("{whose} {}", tables.strings.get(name)),
+        };
+        let name = self.unique(&name, catalogue);
+        self.pools.insert(pool, name);
+        name
+    }
+
+    /// A job of a GPU as the viewer has it; `None` where its queue finds no room.
+    pub(super) fn job(
+        &mut self,
+        (track, thread): (TrackId, u32),
+        (end, job): (Time, &GpuJob),
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> Option<Job> {
+        if !self.contexts.contains_key(&track) {
+            let name = self.unique(&scoped_name(track, tables), catalogue);
+            let number = catalogue.add_context(name);
+            let context = number.map(|number| Context { number, ends: FxHashMap::default() });
+            self.contexts.insert(track, context);
+        }
+        let location = location(job, catalogue, tables);
+        let context = self.contexts.get_mut(&track)?.as_mut()?;
+        let [submitted, queued, started, end] = [job.submitted, job.queued, job.started, Some(end)]
+            .map(|time| time.map(super::nanoseconds));
+        let end = end.unwrap_or_default();
+        let free = context.ends.get(&thread).copied().unwrap_or(i64::MIN);
+        let end = end.max(free);
+        let began = started.or(queued).or(submitted).unwrap_or(end).clamp(free, end);
+        context.ends.insert(thread, end);
+        let submitted = submitted.or(queued).unwrap_or(began);
+        let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
+        Some(Job { context: context.number, thread, location, cpu, gpu: [began, end] })
+    }
+}
+
+/// What kind of job it is.
+fn location(job: &GpuJob, catalogue: &mut Catalogue, tables: &Tables) -> tracy::LocationId {
+    let name = clean(tables.strings.get(job.name));
+    let (name, color) = match job.end {
+        GpuJobEnd::Finished => (name.into_owned(), 0),
+        GpuJobEnd::Failed => match labels::job_error(job) {
+            Some(error) => (format!("{name} [failed: {}]", clean(error)), RED),
+            None => (format!("{name} [failed]"), RED),
+        },
+        GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
+        GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
+    };
+    let (name, nothing) = (Some(catalogue.text(&name)), catalogue.text(""));
+    catalogue.location(LocationRow { name, function: nothing, file: nothing, line: 0, color })
+}

@@ -1,0 +1,134 @@
+//! What zones say, and where they come from.
+
+use crate::labels;
+use crate::tracy::strings::{clean, clean_lines};
+use crate::tracy::zones::UNFINISHED;
+use rustc_hash::FxHashMap;
+use syscollect_model::{
+    Fields, LocationId, Slice, SliceUpdate, StringId, Tables, TrackId, amend_fields,
+};
+use syscollect_tracy_protocol as tracy;
+use syscollect_tracy_protocol::{Catalogue, LocationRow, ZoneWords};
+
+/// Names that zones of one source location may have before they share its location: names that are
+/// made at run time must not use up all of them.
+const NAMES_OF_A_LOCATION: u16 = 16;
+/// Fields of a zone.
+const MOST_FIELDS: usize = 64;
+
+/// A zone that has not ended.
+#[derive(Debug)]
+struct OpenZone {
+    name: Option<(StringId, Option<u64>)>,
+    color: Option<u32>,
+    fields: Fields,
+    unfinished: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct LocationKey {
+    name: Option<StringId>,
+    location: Option<LocationId>,
+    color: u32,
+}
+
+/// The zones of all tracks.
+#[derive(Debug, Default)]
+pub(super) struct LiveZones {
+    open: FxHashMap<TrackId, Vec<OpenZone>>,
+    locations: FxHashMap<LocationKey, tracy::LocationId>,
+    names: FxHashMap<LocationId, u16>,
+}
+
+impl LiveZones {
+    /// A zone begins; where it comes from.
+    pub(super) fn begin(
+        &mut self,
+        track: TrackId,
+        slice: &Slice,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::LocationId {
+        // Black is not no colour.
+        let color = slice.color.map_or(0, |color| color.max(1));
+        let key = LocationKey { name: Some(slice.name), location: slice.location, color };
+        let is_shared = !self.locations.contains_key(&key) && self.has_many_names(slice.location);
+        let key = if is_shared { LocationKey { name: None, ..key } } else { key };
+        let location = self.location(key, catalogue, tables);
+        let has_own_name = is_shared || slice.number.is_some();
+        let open = self.open.entry(track).or_default();
+        open.push(OpenZone {
+            name: has_own_name.then_some((slice.name, slice.number)),
+            color: None,
+            fields: slice.fields.clone(),
+            unfinished: false,
+        });
+        location
+    }
+
+    /// Whether zones there have as many names as they may have; counts one more else.
+    fn has_many_names(&mut self, location: Option<LocationId>) -> bool {
+        let Some(location) = location else { return false };
+        let names = self.names.entry(location).or_default();
+        if *names >= NAMES_OF_A_LOCATION {
+            return true;
+        }
+        *names += 1;
+        false
+    }
+
+    /// A place without a name of its own.
+    pub(super) fn place(
+        &mut self,
+        location: Option<LocationId>,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::LocationId {
+        self.location(LocationKey { name: None, location, color: 0 }, catalogue, tables)
+    }
+
+    fn location(
+        &mut self,
+        key: LocationKey,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::LocationId {
+        *self.locations.entry(key).or_insert_with(|| {
+            let text = |text| clean(tables.strings.get(text)).into_owned();
+            let name = key.name.map(|name| catalogue.text(&text(name)));
+            let place = key.location.map(|location| tables.location(location));
+            let function = place.map_or_else(String::new, |place| text(place.function));
+            let file = place.map_or_else(String::new, |place| text(place.file));
+            let [function, file] = [function, file].map(|text| catalogue.text(&text));
+            let line = place.map_or(0, |place| place.line);
+            catalogue.location(LocationRow { name, function, file, line, color: key.color })
+        })
+    }
+
+    /// More is known of the innermost zone.
+    pub(super) fn update(&mut self, track: TrackId, update: &SliceUpdate) {
+        let Some(zone) = self.open.get_mut(&track).and_then(|open| open.last_mut()) else { return };
+        zone.name = update.name.or(zone.name);
+        zone.color = update.color.or(zone.color);
+        zone.unfinished |= update.unfinished;
+        amend_fields(&mut zone.fields, &update.fields, MOST_FIELDS);
+    }
+
+    /// The innermost zone ends; what it says.
+    pub(super) fn end(&mut self, track: TrackId, tables: &Tables) -> Option<Box<ZoneWords>> {
+        let open = self.open.get_mut(&track)?;
+        let OpenZone { name, color, fields, unfinished } = open.pop()?;
+        if open.is_empty() {
+            self.open.remove(&track);
+        }
+        let name = name.map(|(name, number)| labels::numbered(name, number, tables));
+        let name = name.map(|name| clean(&name).into());
+        let mut text = labels::lines(&fields, tables);
+        if unfinished {
+            text += if text.is_empty() { UNFINISHED } else { "\n[unfinished]" };
+        }
+        let text = (!text.is_empty()).then(|| clean_lines(&text).into());
+        let words = ZoneWords { name, text, color };
+        (words != ZoneWords::default()).then(|| Box::new(words))
+    }
+}
