@@ -37,6 +37,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
         fn what_is_packed_comes_out_again(pieces in prop::collection::vec(
             prop::collection::vec(0u8..4, 1..40_000), 1..6,

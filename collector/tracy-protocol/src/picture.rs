@@ -229,7 +229,8 @@ impl Picture {
         self.tell_cpus(after, at, viewer);
         self.tell_zones(after, at, viewer);
         self.tell_locks(after, at, viewer);
-        for (plot, value) in &after.plots {
+        let is_new = |(plot, value): &(&PlotId, &f64)| self.plots.get(*plot) != Some(*value);
+        for (plot, value) in after.plots.iter().filter(is_new) {
             viewer.plot(*plot, *value, at);
             viewer.cut();
         }

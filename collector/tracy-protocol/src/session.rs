@@ -361,7 +361,7 @@ impl Session {
         self.answer();
         loop {
             let State::Watched(watched) = &mut self.state else { return };
-            watched.pack_if_full();
+            watched.pack_if_full(self.limits.output);
             if watched.output.rest().len() >= self.limits.output {
                 return;
             }
@@ -407,7 +407,7 @@ impl Session {
         let mut answered = 0;
         loop {
             let State::Watched(watched) = &mut self.state else { return };
-            watched.pack_if_full();
+            watched.pack_if_full(self.limits.output);
             let has_room = watched.output.rest().len() < self.limits.output;
             let next = watched.input.get(answered..).and_then(|rest| rest.first_chunk::<QUERY>());
             let (true, Some(bytes)) = (has_room, next) else {
@@ -522,8 +522,10 @@ impl Session {
 }
 
 impl Watched {
-    fn pack_if_full(&mut self) {
-        if self.viewer.is_full() {
+    /// Packs what was written, if that is enough for a frame or all that is to wait.
+    fn pack_if_full(&mut self, most: usize) {
+        let waits = self.output.rest().len() + self.viewer.writer.bytes().len();
+        if self.viewer.is_full() || waits >= most {
             self.pack();
         }
     }

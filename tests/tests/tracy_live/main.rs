@@ -1,0 +1,6 @@
+//! What is told to a Tracy viewer live, as a viewer takes it in that believes nothing.
+
+mod connection;
+mod expected;
+mod hostile;
+mod replayed;
