@@ -275,9 +275,12 @@ impl Picture {
         }
         for (thread, zones) in &after.zones {
             let before = self.zones.get(thread).unwrap_or(&nothing);
+            // Behind zones that were ended above nothing begins before them.
+            let has_ended = same_zones(before, zones) < before.open.len();
+            let first = if has_ended { at.time } else { self.time };
             for zone in &zones.open[same_zones(before, zones)..] {
                 // It may have begun before this viewer knows anything.
-                let time = zone.start.max(self.time);
+                let time = zone.start.max(first);
                 let at = Moment { time, ..at };
                 viewer.zone_begin(*thread, zone.location, zone.stack, at);
                 viewer.cut();
