@@ -94,7 +94,7 @@ impl Viewer {
 
     fn answer_location(&mut self, pointer: u64, catalogue: &Catalogue) -> bool {
         let Some(row) = catalogue.find_location(pointer) else { return false };
-        let name = row.name.map_or(0, |name| name.pointer());
+        let name = row.name.map_or(0, crate::catalogue::TextId::pointer);
         let [_, red, green, blue] = row.color.to_be_bytes();
         let location = self.writer.begin(Kind::SourceLocation).u64(name);
         let location = location.u64(row.function.pointer()).u64(row.file.pointer()).u32(row.line);

@@ -11,6 +11,8 @@
 //!
 //! Every byte of a viewer is hostile, and memory for one has bounds ([`Limits`]).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod answers;
 mod catalogue;
 mod event;

@@ -47,6 +47,7 @@ mod interrupts;
 mod jit;
 mod jvm;
 mod live;
+mod live_tracy;
 mod loss;
 mod low_memory;
 mod no_threads;
@@ -208,6 +209,7 @@ const TESTS: &[Test] = &[
     test!("hostile-stacks", hostile_stacks::stacks),
     test!("hostile-hits", hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
+    test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("no-threads", no_threads::no_threads),
     test!("hotplug" kernels, clock::hotplug),
