@@ -152,7 +152,8 @@ fn compare(viewer: &StrictViewer, file: &InFile) -> Result<usize> {
         let both = |time: i64| (from.time..=until).contains(&time);
         // From idle to idle is no switch to the viewer.
         let mut current = None;
-        let changes = in_file.iter().filter(|(_, next)| current.replace(*next) != Some(*next));
+        let changes =
+            in_file.iter().filter(|(_, next)| (current.replace(*next), *next) != (Some(0), 0));
         let changes: Vec<_> = changes.filter(|(time, _)| both(*time)).copied().collect();
         let told: Vec<_> = told.iter().map(|one| (one.time, one.new)).collect();
         let told: Vec<_> = told.into_iter().filter(|(time, _)| both(*time)).collect();
