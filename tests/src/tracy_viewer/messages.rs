@@ -305,7 +305,7 @@ fn threads(number: u8, c: &mut Cursor<'_>, history: &mut History, asks: &mut Ask
             let note = history.pending.take_single()?;
             history.seen.notes.push(note);
         }
-        9 => history.pending.to_serial()?,
+        9 => history.pending.keep_for_serial()?,
         10 => history.stack_of_thread()?,
         12..=17 => {
             let thread = c.u32()?;
@@ -500,7 +500,7 @@ impl Pending {
         self.stack.take().ok_or_else(|| Violation("its stack is missing".into()))
     }
 
-    fn to_serial(&mut self) -> Result<()> {
+    fn keep_for_serial(&mut self) -> Result<()> {
         require!(self.serial.is_none(), "a stack comes before the last was used");
         self.serial = Some(self.take_stack()?);
         Ok(())

@@ -53,7 +53,7 @@ pub const HELLO: [u8; 12] = *b"TracyPrf\x52\0\0\0";
 /// use syscollect_tests::tracy_viewer::StrictViewer;
 ///
 /// let mut viewer = StrictViewer::default();
-/// assert_eq!(viewer.to_send().len(), 12, "who it is");
+/// assert_eq!(viewer.take_bytes().len(), 12, "who it is");
 /// assert!(viewer.receive(&[9]).is_err(), "there is no such answer");
 /// ```
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl StrictViewer {
     }
 
     /// Bytes to send: who it is, what it asks, and at last that it has all.
-    pub fn to_send(&mut self) -> Vec<u8> {
+    pub fn take_bytes(&mut self) -> Vec<u8> {
         if !std::mem::replace(&mut self.has_greeted, true) {
             return HELLO.to_vec();
         }

@@ -92,7 +92,7 @@ fn exchange(stream: &mut TcpStream, viewer: &mut StrictViewer) -> Result<()> {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(stream.write_all(&viewer.to_send())?)
+    Ok(stream.write_all(&viewer.take_bytes())?)
 }
 
 /// Switches by CPU: when, and who comes.

@@ -124,10 +124,10 @@ impl Server {
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else { return };
             match waiting.hear() {
-                Ok(Progress::GoesOn) if waiting.hello.len() < HELLO => {
-                    if waiting.since.elapsed() < LONGEST_HELLO {
-                        self.waiting.push_back(waiting);
-                    }
+                Ok(Progress::GoesOn)
+                    if waiting.hello.len() < HELLO && waiting.since.elapsed() < LONGEST_HELLO =>
+                {
+                    self.waiting.push_back(waiting);
                 }
                 Ok(_) if waiting.hello.len() == HELLO => self.welcome(waiting, session),
                 _ => {}
