@@ -121,6 +121,8 @@ enum MetadataMessage {
     NextFile(Sender<PinnedFiles>),
     /// A snapshot is taken: what was observed is noted, and this is sent.
     Snapshot(Sender<MetadataSnapshot>),
+    /// The files that are mapped are asked for.
+    Pinned(Sender<PinnedFiles>),
 }
 
 /// What the recording is like.
@@ -203,6 +205,12 @@ impl MetadataThread {
     pub(crate) fn snapshot(&self, answer: Sender<MetadataSnapshot>) {
         let _ =
             self.reported.as_ref().map(|reported| reported.send(MetadataMessage::Snapshot(answer)));
+    }
+
+    /// The files that are mapped are asked for.
+    pub(crate) fn pinned(&self, answer: Sender<PinnedFiles>) {
+        let _ =
+            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::Pinned(answer)));
     }
 
     /// Waits until everything is noted; the pinned files, and what to say of what is
@@ -434,6 +442,8 @@ impl<'a> MetadataRecorder<'a> {
                     }
                     Ok(MetadataMessage::NextFile(before)) => self.next_file(&before, orders),
                     Ok(MetadataMessage::Snapshot(answer)) => self.snapshot(&answer, orders),
+                    // Whoever asked may have given up.
+                    Ok(MetadataMessage::Pinned(answer)) => drop(answer.send(self.pinned.clone())),
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
                 }

@@ -67,7 +67,9 @@ impl SleepingThread {
     /// Whether it has not run since.
     fn sleeps_on(&self, root: &Path) -> bool {
         let SleepingTask { tid, tgid, switches: then, .. } = self.task;
-        switches(&root.join(format!("proc/{tgid}/task/{tid}/status"))) == Some(then)
+        // Who was woken and runs for the first time has not left a CPU since.
+        let now = Switches::read(&root.join(format!("proc/{tgid}/task/{tid}/status")));
+        now.is_some_and(|now| now.count == then && !now.is_runnable)
     }
 }
 
@@ -140,6 +142,17 @@ impl UnreadSleepers {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.stacks.is_empty()
+    }
+
+    /// Nothing more is read: stacks have their innermost frames. Of how many threads it is not known
+    /// whether they sleep.
+    pub(crate) fn leave_out(&mut self, stacks: &mut SleeperStacks, now: Ticks) -> u64 {
+        let unread = self.count();
+        self.processes.clear();
+        for (id, sleeper) in self.stacks.drain(..) {
+            stacks.write_innermost(id, &sleeper, now);
+        }
+        unread
     }
 
     /// Reads the states of some threads, and gives these; or the user stack of one.
@@ -369,14 +382,7 @@ impl SleeperStacks {
     /// Reads what lies on the user stack of that id, of a thread of this user.
     fn read(&mut self, id: u32, sleeper: &SleepingThread, user: u32, now: Ticks) {
         let SleepingTask { tgid, ip, sp, registers, .. } = sleeper.task;
-        let header = StackHeader {
-            id,
-            tgid,
-            space: stack_space::USER,
-            truncated: stack_ending::NO_TABLE_YET,
-            ..StackHeader::default()
-        };
-        self.write(header, &[ip], now);
+        self.write_innermost(id, sleeper, now);
         let bytes = read_memory(tgid, sp, STACK_BYTES).unwrap_or_default();
         if !sleeper.sleeps_on(Path::new("/"))
             || bytes.is_empty()
@@ -397,6 +403,19 @@ impl SleeperStacks {
         let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         stacks.insert(key, Arc::new(StackCopy::new(user, memory)));
+    }
+
+    /// Writes the stack of that id as far as it is known without its memory.
+    fn write_innermost(&mut self, id: u32, sleeper: &SleepingThread, now: Ticks) {
+        let SleepingTask { tgid, ip, .. } = sleeper.task;
+        let header = StackHeader {
+            id,
+            tgid,
+            space: stack_space::USER,
+            truncated: stack_ending::NO_TABLE_YET,
+            ..StackHeader::default()
+        };
+        self.write(header, &[ip], now);
     }
 
     /// Hands what was recorded to `sink`, as far as `flush` says.
@@ -426,12 +445,23 @@ fn load_before_others() -> Result<TaskWalk, String> {
     TaskWalk::load()
 }
 
-/// How often a thread has left a CPU, as its file `status` says.
-#[expect(clippy::disallowed_methods, reason = "/proc/PID/task/TID/status")]
-fn switches(status: &Path) -> Option<u64> {
-    let text = fs::read_to_string(status).ok()?;
-    let voluntary = number_of_line(&text, "voluntary_ctxt_switches:")?;
-    Some(voluntary + number_of_line(&text, "nonvoluntary_ctxt_switches:")?)
+/// What a thread's file `status` says of its time on CPUs.
+struct Switches {
+    /// How often it has left one.
+    count: u64,
+    /// It has one, or waits for one.
+    is_runnable: bool,
+}
+
+impl Switches {
+    #[expect(clippy::disallowed_methods, reason = "/proc/PID/task/TID/status")]
+    fn read(status: &Path) -> Option<Self> {
+        let text = fs::read_to_string(status).ok()?;
+        let voluntary = number_of_line(&text, "voluntary_ctxt_switches:")?;
+        let count = voluntary + number_of_line(&text, "nonvoluntary_ctxt_switches:")?;
+        let state = text.lines().find_map(|line| line.strip_prefix("State:"))?;
+        Some(Self { count, is_runnable: state.trim_start().starts_with('R') })
+    }
 }
 
 // A chunk holds all of the longest kernel stack.
@@ -505,8 +535,9 @@ mod tests {
 
     #[test]
     fn a_thread_s_own_switches_are_those_of_the_kernel() {
-        let before = switches(Path::new("/proc/thread-self/status")).unwrap();
+        let read = || Switches::read(Path::new("/proc/thread-self/status")).unwrap();
+        let before = read();
         std::thread::sleep(std::time::Duration::from_millis(5));
-        assert!(switches(Path::new("/proc/thread-self/status")).unwrap() > before);
+        assert!(before.is_runnable && read().count > before.count);
     }
 }

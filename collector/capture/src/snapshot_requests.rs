@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
 use syscollect_store::{BufferSnapshot, LaneLoss};
+use syscollect_symbolize::PinnedFiles;
 
 use crate::metadata::MetadataSnapshot;
 use crate::unwind::StacksInMemory;
@@ -15,6 +16,8 @@ use crate::unwind::StacksInMemory;
 pub(crate) enum SnapshotRequest {
     /// What was observed is to be noted.
     Metadata(Sender<MetadataSnapshot>),
+    /// The files that are mapped.
+    Pinned(Sender<PinnedFiles>),
     /// What the buffer holds; with the time before now that is wanted of it.
     Buffer(Sender<SnapshotParts>, Option<Duration>),
     /// The programs are to send all stacks again: somebody watches that did not see them.

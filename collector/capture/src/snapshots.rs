@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, RecorderSummary, SessionInfo, SnapshotMark, Ticks};
 use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
+use syscollect_symbolize::PinnedFiles;
 
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
@@ -136,8 +137,7 @@ impl SnapshotTaker {
     /// The files of what is mapped, for naming what stacks lead through; `None` where no answer
     /// comes in time.
     pub fn pinned(&self) -> Option<PinnedFiles> {
-        let metadata = self.ask(SnapshotRequest::Metadata, LONGEST_NOTING)?;
-        Some(metadata.pinned)
+        self.ask(SnapshotRequest::Pinned, LONGEST_NOTING)
     }
 
     /// Each stack is sent once, and again some time after this was called: for whoever watches the

@@ -165,7 +165,7 @@ impl Unwinder for Oracle<'_> {
 
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let copy = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(memory) = copy.map(StackCopy::memory) else { return };
+        let Some(memory) = copy.as_deref().map(StackCopy::memory) else { return };
         let mut frames = 0;
         let verdict = self.compare(stack, &memory, &mut code, &mut frames);
         self.found.frames += frames;

@@ -72,6 +72,11 @@ impl Collector {
                         machine.metadata.snapshot(answer);
                     }
                 }
+                SnapshotRequest::Pinned(answer) => {
+                    if let Some(machine) = &self.machine {
+                        machine.metadata.pinned(answer);
+                    }
+                }
                 SnapshotRequest::Buffer(answer, last) => {
                     let _ = answer.send(self.snapshot(last));
                 }

@@ -13,7 +13,7 @@ use syscollect_symbolize::PinnedFiles;
 
 use super::{MetadataRecorder, PROCESSES_AT_ONCE, SHARE, SharedState};
 use crate::clock::ticks_now;
-use crate::fair_queue::{FairQueue, QueuedWork, TurnOutcome};
+use crate::fair_queue::{FairQueue, TurnOutcome};
 use crate::sleepers::UnreadSleepers;
 use crate::unwind::StacksInMemory;
 
@@ -21,8 +21,11 @@ use crate::unwind::StacksInMemory;
 /// comes first.
 const BEFORE_SNAPSHOT: Duration = Duration::from_millis(200);
 /// How long how threads sleep is read for it, and where: some thousands of them, of all users in
-/// turns.
+/// turns, of which each has a half at most. What one makes hang counts as that, and the others have
+/// theirs all the same, as long as the whole does not keep the snapshot.
 const LONGEST_LOOK: Duration = Duration::from_millis(300);
+const LONGEST_OF_USER: Duration = Duration::from_millis(150);
+const LONGEST_IN_ALL: Duration = Duration::from_millis(1500);
 
 /// What a snapshot needs beside what was noted in the buffer.
 #[derive(Default)]
@@ -79,11 +82,18 @@ impl MetadataRecorder<'_> {
         for (whose, unread) in self.sleepers.asleep_of(may_sleep) {
             turns.add(whose, unread, began);
         }
-        while began.elapsed() < LONGEST_LOOK
+        let mut spent = Duration::ZERO;
+        while spent < LONGEST_LOOK
+            && began.elapsed() < LONGEST_IN_ALL
             && let Some(turn) = turns.next_of_all()
         {
             let began = Instant::now();
             let (mut unread, turn) = turn.take();
+            let had = turns.had(turn.whose.payer());
+            if had >= LONGEST_OF_USER {
+                asleep.unread += unread.leave_out(&mut self.sleepers, ticks_now(self.clock));
+                continue;
+            }
             let user = turn.whose.uid().unwrap_or_default();
             let next = unread.read_next(&mut self.sleepers, &self.root, user, self.clock);
             // Of now, when their numbers are theirs, and not of when the recording began.
@@ -95,10 +105,13 @@ impl MetadataRecorder<'_> {
             if !unread.is_empty() {
                 turns.go_on(&turn, unread);
             }
-            let outcome = TurnOutcome { times: 1, tells_if_late: false };
-            turns.took(&turn, began, began.elapsed(), outcome);
+            let (took, outcome) = (began.elapsed(), TurnOutcome { times: 1, tells_if_late: false });
+            turns.took(&turn, began, took, outcome);
+            spent += took.min(LONGEST_OF_USER.saturating_sub(had));
         }
-        turns.leave_out(Instant::now(), |unread| asleep.unread += unread.count());
+        turns.leave_out(Instant::now(), |mut unread| {
+            asleep.unread += unread.leave_out(&mut self.sleepers, ticks_now(self.clock));
+        });
         asleep.stacks = self.sleepers.end_snapshot(kept);
         asleep
     }
