@@ -5,9 +5,12 @@ use crate::machine::ticks;
 use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{ClientDefinition, Definition};
-use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryKind, EntryWords, SchemaField};
+use syscollect_zone_protocol::log::{
+    ENTRY_HEADER_BYTES, EntryKind, EntryWords, GpuContext, SchemaField,
+};
 use syscollect_zone_protocol::{
-    Attribute, Event, FieldFormat, Item, ItemKind, StackEnding, TextRole, Value, ValueType,
+    Attribute, Event, FieldFormat, GpuApi, GpuEvent, Item, ItemKind, StackEnding, TextRole, Value,
+    ValueType,
 };
 
 /// An instrumented program. Its definitions are written when it is
@@ -127,6 +130,19 @@ impl FakeProgram {
         self.define(EntryWords::new().schema(name, category, fields))
     }
 
+    /// A context of a GPU, of any clock.
+    pub fn gpu_context(&mut self, name: &str, tick_femtoseconds: u64, tick_bits: u32) -> u32 {
+        let context = GpuContext {
+            api: GpuApi::Vulkan,
+            tick_bits,
+            tick_femtoseconds,
+            owner: 0,
+            serial: self.log.len() as u32,
+            name: name.as_bytes(),
+        };
+        self.define(EntryWords::new().gpu_context(context))
+    }
+
     /// Writes the log as it is now into the capture, in one chunk.
     pub fn finish(&self, machine: &mut FakeMachine) {
         let prefix = ZoneLogChunk { client: self.client, position: 0, reserved: 0 };
@@ -200,6 +216,17 @@ impl FakeThread {
     pub fn attached(&self, machine: &mut FakeMachine, us: u64, name: &str) {
         let name = if name.is_empty() { Vec::new() } else { text(TextRole::ThreadName, 0, name) };
         self.event(machine, us, Event::Attached { depth: self.depth }, &[name]);
+    }
+
+    /// Writes what is said of a GPU.
+    pub fn gpu(
+        &self,
+        machine: &mut FakeMachine,
+        us: u64,
+        event: GpuEvent,
+        attributes: &[Vec<u64>],
+    ) {
+        self.event(machine, us, Event::Gpu(event), attributes);
     }
 
     /// Says that a zone at that depth is open since `since`.

@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use syscollect_usdt_client::gpu::{GpuApi, GpuContext, GpuTicks};
 use syscollect_usdt_client::{AsyncZone, location, message, plot, testing, zone};
 
 /// Nanoseconds per turn: the best of several runs.
@@ -57,6 +58,10 @@ fn main() {
     });
     println!("off: empty turn {empty:.3} ns, with a zone {off:.3} ns: {:.3} ns more", off - empty);
 
+    let queue = GpuContext::new(GpuApi::Custom, "queue", GpuTicks::NANOSECONDS);
+    let off = measure(OFF, |_| drop(queue.begin(location!("off"))));
+    println!("     with a GPU zone {off:.3} ns: {:.3} ns more", off - empty);
+
     testing::raise();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -88,6 +93,16 @@ fn main() {
         println!(
             "     async zone       {:.2} ns",
             measure(ON, |_| drop(AsyncZone::begin(location!("async"))))
+        );
+        let queue = GpuContext::new(GpuApi::Custom, "queue", GpuTicks::NANOSECONDS);
+        println!(
+            "     GPU zone         {:.2} ns",
+            measure(ON, |_| drop(queue.begin(location!("GPU"))))
+        );
+        let zone = queue.begin(location!("GPU")).id();
+        println!(
+            "     GPU zone's times {:.2} ns",
+            measure(ON, |index| queue.resolve(zone, index, index + 1))
         );
         println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
         println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));

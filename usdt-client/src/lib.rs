@@ -52,7 +52,7 @@
 //! - `parking_lot`: [`lock`] has `parking_lot`'s locks, too.
 //! - `c`: what `libsyscollect_client.a` exports; see `include/syscollect.h`.
 //!
-//! Always there: locks of the standard library that report ([`lock`]), and an allocator that does
+//! Always there: zones of GPUs ([`gpu`]), locks of the standard library that report ([`lock`]), and an allocator that does
 //! ([`alloc`]).
 
 #[cfg(not(target_os = "linux"))]
@@ -76,6 +76,7 @@ mod fallback;
 pub mod ffi;
 mod fork;
 mod frame;
+pub mod gpu;
 mod identity;
 mod location;
 pub mod lock;

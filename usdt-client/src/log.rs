@@ -106,6 +106,7 @@ pub(crate) fn cut(text: &str, bytes: usize) -> &str {
 }
 
 /// A number of the log, cached in a static together with the arena it is good for.
+#[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct CachedNumber(AtomicU64);
 

@@ -216,7 +216,7 @@ impl ClientLogs {
                     asked.messages.iter().filter(|(_, part)| string.contains(part.as_str()));
                 keep(messages, &string, parts.map(|(trigger, _)| *trigger).collect());
             }
-            Definition::Lock { .. } | Definition::Schema { .. } => {}
+            Definition::Lock { .. } | Definition::Schema { .. } | Definition::GpuContext(_) => {}
         }
     }
 }

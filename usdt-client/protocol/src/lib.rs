@@ -29,11 +29,12 @@ mod pieces;
 
 pub use depth::ended_depth;
 pub use item::{
-    Attribute, Event, Item, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH,
-    ZONE_VALUE, is_stamped, item_words,
+    Attribute, Event, GpuEvent, GpuZoneNumber, Item, ItemKind, ItemWords, MAX_DEVIATION,
+    MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH, ZONE_VALUE, is_stamped, item_words,
 };
 pub use numbers::{
-    FieldFormat, FramePhase, LockAction, MarkerPhase, StackEnding, TextRole, ValueType,
+    FieldFormat, FramePhase, GpuApi, HostClock, LockAction, MarkerPhase, StackEnding, TextRole,
+    ValueType,
 };
 pub use pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece, stack_words, text_words};
 

@@ -5,7 +5,7 @@
 //! name it (0 is "none"). Texts within are `u16` bytes and the bytes, without padding.
 
 use crate::numbers::numbered;
-use crate::{FieldFormat, ValueType};
+use crate::{FieldFormat, GpuApi, ValueType};
 use core::sync::atomic::AtomicU32;
 
 /// Bytes of an entry's header.
@@ -38,6 +38,8 @@ numbered! {
         Schema = 5,
         /// ValueType u32, 0 u32, address u64 of the atomic in the process, then texts: name, unit.
         Counter = 6,
+        /// GpuApi u32, bits u32, femtoseconds of a tick u64, tid u32, serial u32, then text: name.
+        GpuContext = 7,
     }
 }
 
@@ -96,6 +98,25 @@ pub enum Definition<'a> {
         /// What it counts.
         unit: &'a [u8],
     },
+    /// A queue of a GPU, or a context of a programming interface.
+    GpuContext(GpuContext<'a>),
+}
+
+/// A queue of a GPU, or a context of a programming interface: what has a clock and zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuContext<'a> {
+    /// Whose interface it is.
+    pub api: GpuApi,
+    /// Bits of its ticks, which wrap behind them: 1 to 64.
+    pub tick_bits: u32,
+    /// How long a tick takes, femtoseconds.
+    pub tick_femtoseconds: u64,
+    /// The thread it belongs to, as its pid namespace numbers it; 0 is none.
+    pub owner: u32,
+    /// Tells contexts apart of which all else is the same.
+    pub serial: u32,
+    /// What it is called.
+    pub name: &'a [u8],
 }
 
 /// A place in the source with what a zone there is called.
@@ -179,6 +200,17 @@ impl<'a> Definition<'a> {
                 let (low, high) = (body.number()?, body.number()?);
                 let address = u64::from(low) | u64::from(high) << 32;
                 Self::Counter { value_type, address, name: body.text()?, unit: body.text()? }
+            }
+            EntryKind::GpuContext => {
+                let api = GpuApi::from_number(body.number()?).unwrap_or(GpuApi::Custom);
+                let tick_bits = body.number()?;
+                let (low, high) = (body.number()?, body.number()?);
+                let (owner, serial) = (body.number()?, body.number()?);
+                let tick_femtoseconds = u64::from(low) | u64::from(high) << 32;
+                let name = body.text()?;
+                let is_clock = (1..=64).contains(&tick_bits) && tick_femtoseconds > 0;
+                let context = GpuContext { api, tick_bits, tick_femtoseconds, owner, serial, name };
+                return is_clock.then_some(Self::GpuContext(context));
             }
         })
     }
@@ -320,6 +352,16 @@ impl EntryWords {
         self.numbers([value_type as u32, 0, address as u32, (address >> 32) as u32]);
         self.text(name.as_bytes(), LONG_TEXT);
         self.text(unit.as_bytes(), LONG_TEXT);
+        self
+    }
+
+    /// Makes it a context of a GPU.
+    pub fn gpu_context(&mut self, context: GpuContext<'_>) -> &mut Self {
+        let GpuContext { api, tick_bits, tick_femtoseconds, owner, serial, name } = context;
+        let [low, high] = [tick_femtoseconds as u32, (tick_femtoseconds >> 32) as u32];
+        self.kind = EntryKind::GpuContext;
+        self.numbers([api as u32, tick_bits, low, high, owner, serial]);
+        self.text(name, LONG_TEXT);
         self
     }
 

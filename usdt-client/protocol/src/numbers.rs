@@ -135,3 +135,35 @@ numbered! {
         Other = 255,
     }
 }
+
+numbered! {
+    /// Whose interface a context of a GPU is.
+    GpuApi: u32 {
+        /// What none of the others is.
+        Custom = 0,
+        /// OpenGL.
+        OpenGl = 1,
+        /// Vulkan.
+        Vulkan = 2,
+        /// OpenCL.
+        OpenCl = 3,
+        /// Direct3D 12.
+        Direct3d12 = 4,
+        /// Direct3D 11.
+        Direct3d11 = 5,
+        /// Metal.
+        Metal = 6,
+        /// CUDA.
+        Cuda = 7,
+    }
+}
+
+numbered! {
+    /// The clock of the host that a calibration names.
+    HostClock: u8 {
+        /// Ticks, as items are stamped with.
+        Ticks = 0,
+        /// CLOCK_MONOTONIC, in nanoseconds.
+        Monotonic = 1,
+    }
+}

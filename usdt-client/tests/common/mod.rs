@@ -7,7 +7,7 @@ use std::sync::{Mutex, Once};
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{
-    ItemKind, LockAction, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH,
+    ItemKind, LockAction, MAX_DEVIATION, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH,
 };
 
 /// A recorder that runs on this machine changes nothing in a test: this runs before all else.
@@ -142,6 +142,16 @@ fn line(item: &[u64], log: &[u8]) -> String {
             let action = LockAction::from_number(high as u8).expect("an action");
             format!("{} {action:?}", name(log, low))
         }
+        ItemKind::GpuZoneBegin => {
+            format!("gpu {} begin {} {high}", name(log, low), name(log, item[2] as u32))
+        }
+        ItemKind::GpuZoneEnd => format!("gpu {} end {high}", name(log, low)),
+        ItemKind::GpuTimes => format!("gpu {} times {high} {:?}", name(log, low), &item[2..]),
+        ItemKind::GpuNoTimes => format!("gpu {} no times {high}", name(log, low)),
+        ItemKind::GpuCalibration => {
+            let deviation = high & MAX_DEVIATION;
+            format!("gpu {} clock {} is {} within {deviation}", name(log, low), item[2], item[3])
+        }
         kind => format!("{kind:?}"),
     }
 }
@@ -168,6 +178,7 @@ pub(crate) fn name(log: &[u8], number: u32) -> String {
     let text = match EntryKind::from_number(word(entry, 4)).expect("a kind of entry") {
         EntryKind::String => &entry[8..size],
         EntryKind::Counter => text_at(entry, 24),
+        EntryKind::GpuContext => text_at(entry, 32),
         _ => text_at(entry, 16),
     };
     String::from_utf8_lossy(text).trim_end_matches('\0').to_owned()

@@ -1,6 +1,6 @@
 //! What instrumented programs wrote comes to what they have open, and to what they said last, when
 //! it is overwritten: zones that did not end, locks that are held or waited for, frames that go on,
-//! the last values of plots, names of threads.
+//! the last values of plots, names of threads, what the clocks of GPUs were last.
 //!
 //! What is left is a selection of the items as they were written, so whoever reads it needs nothing
 //! new, and folding what was folded before changes nothing. Each user has a share of the room for
@@ -20,7 +20,7 @@ use said::{SaidAttributes, Subject};
 use syscollect_model::{Lane, Ticks};
 use syscollect_records::{Stamp, ZoneChunk};
 use syscollect_store::{Chunk, ChunkHeader, Fold, FoldBounds, UserOf};
-use syscollect_zone_protocol::{Event, Item, ItemKind, is_stamped, item_words};
+use syscollect_zone_protocol::{Event, GpuEvent, Item, ItemKind, is_stamped, item_words};
 use thread::ThreadItems;
 
 use super::number_backwards;
@@ -273,11 +273,15 @@ fn apply(group: Group<'_>, thread: &mut ThreadItems, program: &mut ProgramItems)
             program.begin_async(zone, group);
         }
         Event::AsyncEnd { zone } => program.end_async(zone, group),
+        Event::Gpu(GpuEvent::Calibration { context, .. }) => {
+            program.calibrations.insert(context, group);
+        }
         Event::Lost { .. }
         | Event::Message { .. }
         | Event::MarkerAt { .. }
         | Event::Alloc { .. }
         | Event::Free { .. }
+        | Event::Gpu(_)
         | Event::Crash { .. } => {}
     }
     thread.describe(group.place, group.said);

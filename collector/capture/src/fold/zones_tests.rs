@@ -8,7 +8,9 @@ use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, LaneLoss, LostRecord};
 use syscollect_tests::client::{tag, text};
 use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, golden, ticks};
-use syscollect_zone_protocol::{FramePhase, LockAction, MarkerPhase, TextRole, Value};
+use syscollect_zone_protocol::{
+    FramePhase, GpuEvent, GpuZoneNumber, HostClock, LockAction, MarkerPhase, TextRole, Value,
+};
 
 const SCHED: Lane = Lane::new(LaneKind::Sched, 0);
 
@@ -222,6 +224,27 @@ fn plots_frames_and_locks_stay_as_they_were_last() {
         Event::Lock { lock, action: LockAction::Obtain, location: 0 },
     ];
     assert_eq!(left(&folded), expected);
+}
+
+#[test]
+fn of_gpus_the_last_reading_of_each_clock_stays() {
+    let mut scene = Scene::new();
+    let contexts = [(); 2].map(|()| scene.program.gpu_context("queue", 1_000_000, 64));
+    let reading = |context: u32, gpu: u64| {
+        let clock = HostClock::Ticks;
+        Event::Gpu(GpuEvent::Calibration { context, clock, deviation: 1, host: ticks(gpu), gpu })
+    };
+    let zone = GpuZoneNumber { context: contexts[0], number: 1 };
+    let location = scene.outer;
+    scene.event(10, 0, reading(contexts[0], 10));
+    scene.event(11, 1, reading(contexts[1], 11));
+    scene.event(12, 0, Event::Gpu(GpuEvent::ZoneBegin { zone, location }));
+    scene.event(13, 0, Event::Gpu(GpuEvent::ZoneEnd { zone }));
+    scene.event(14, 1, reading(contexts[0], 14));
+    scene.event(15, 1, Event::Gpu(GpuEvent::Times { zone, began: 12, ended: 13 }));
+    let folded = fold(scene.capture().zones(), &bounds(&[]));
+    assert_eq!(left(&folded), [reading(contexts[1], 11), reading(contexts[0], 14)]);
+    assert_eq!(left(&fold(folded.clone(), &bounds(&[]))), left(&folded), "folded again");
 }
 
 #[test]

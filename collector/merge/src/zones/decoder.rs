@@ -217,6 +217,9 @@ impl Zones {
                 let marker = WrittenMarker { schema, phase, stamped, tid: 0, attribute_words };
                 return self.marker(engine, writer, marker);
             }
+            // They have their times since the pass before playing. A recording that is played while
+            // it goes on has none.
+            ZoneEvent::Gpu(_) => return Ok(()),
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
                 let placement = MarkerPlacement { schema, phase, at, tid };
                 return self.place_marker(engine, writer, placement, attribute_words);

@@ -43,6 +43,18 @@ enum LogEntry {
         location: u32,
     },
     Schema(SchemaId),
+    GpuContext(GpuContext),
+}
+
+/// A queue of a GPU, or a context of a programming interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GpuContext {
+    /// What it is called, or what its interface is.
+    pub(crate) name: StringId,
+    /// Bits behind which its ticks wrap, 1 to 64.
+    pub(crate) tick_bits: u32,
+    /// How long a tick takes, more than 0.
+    pub(crate) tick_femtoseconds: u64,
 }
 
 /// A lock as the program defined it.
@@ -90,6 +102,13 @@ impl Log {
                 let location = self.location(*location).and_then(|location| location.location);
                 Some(DefinedLock { name: *name, shared: *shared, location })
             }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn gpu_context(&self, number: u32) -> Option<GpuContext> {
+        match self.entries.get(&number) {
+            Some(LogEntry::GpuContext(context)) => Some(*context),
             _ => None,
         }
     }
@@ -188,6 +207,17 @@ impl Logs {
             Definition::Lock { shared, location, name } => {
                 LogEntry::Lock { name: intern(name, strings), shared, location }
             }
+            Definition::GpuContext(protocol::log::GpuContext {
+                api,
+                tick_bits,
+                tick_femtoseconds,
+                name,
+                ..
+            }) => {
+                let name = if name.is_empty() { api_name(api) } else { name };
+                let name = intern(name, strings);
+                LogEntry::GpuContext(GpuContext { name, tick_bits, tick_femtoseconds })
+            }
             Definition::Schema { name, category, fields } => {
                 let name = intern(name, strings);
                 let category = (!category.is_empty()).then(|| intern(category, strings));
@@ -206,6 +236,20 @@ impl Logs {
 /// 0xRRGGBB; 0 is none.
 pub(crate) fn color_of(number: u32) -> Option<u32> {
     Some(number & 0xff_ffff).filter(|color| *color != 0)
+}
+
+/// What a context without a name is called.
+fn api_name(api: protocol::GpuApi) -> &'static [u8] {
+    match api {
+        protocol::GpuApi::Custom => b"GPU",
+        protocol::GpuApi::OpenGl => b"OpenGL",
+        protocol::GpuApi::Vulkan => b"Vulkan",
+        protocol::GpuApi::OpenCl => b"OpenCL",
+        protocol::GpuApi::Direct3d12 => b"Direct3D 12",
+        protocol::GpuApi::Direct3d11 => b"Direct3D 11",
+        protocol::GpuApi::Metal => b"Metal",
+        protocol::GpuApi::Cuda => b"CUDA",
+    }
 }
 
 fn intern(text: &[u8], strings: &mut Strings) -> StringId {

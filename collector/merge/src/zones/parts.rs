@@ -163,7 +163,7 @@ mod tests {
         #[test]
         fn words_of_any_content_end(
             words in prop::collection::vec(any::<u64>(), 0..64),
-            kinds in prop::collection::vec(0u8..0x19, 64),
+            kinds in prop::collection::vec(0u8..0x1e, 64),
         ) {
             let words: Vec<u64> = words
                 .iter()

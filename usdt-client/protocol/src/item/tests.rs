@@ -1,6 +1,8 @@
 extern crate std;
 
 use super::*;
+use crate::HostClock;
+use crate::ValueType;
 use crate::pieces::{stack_words, text_words};
 use proptest::prelude::*;
 use std::vec;
@@ -60,6 +62,32 @@ fn event() -> impl Strategy<Value = Event> {
         any::<u32>().prop_map(|depth| Event::Attached { depth }),
         Just(Event::ThreadEnd),
         long.prop_map(|(location, zone, began)| Event::AsyncOpen { location, zone, began }),
+        gpu_event().prop_map(Event::Gpu),
+    ]
+}
+
+fn gpu_event() -> impl Strategy<Value = GpuEvent> {
+    let zone =
+        || any::<(u32, u32)>().prop_map(|(context, number)| GpuZoneNumber { context, number });
+    let clocks = one_of(HostClock::from_number);
+    prop_oneof![
+        (zone(), any::<u32>()).prop_map(|(zone, location)| GpuEvent::ZoneBegin { zone, location }),
+        zone().prop_map(|zone| GpuEvent::ZoneEnd { zone }),
+        (zone(), any::<[u64; 2]>()).prop_map(|(zone, [began, ended])| GpuEvent::Times {
+            zone,
+            began,
+            ended
+        }),
+        zone().prop_map(|zone| GpuEvent::NoTimes { zone }),
+        (any::<u32>(), clocks, 0..=MAX_DEVIATION, any::<[u64; 2]>()).prop_map(
+            |(context, clock, deviation, [host, gpu])| GpuEvent::Calibration {
+                context,
+                clock,
+                deviation,
+                host,
+                gpu
+            }
+        ),
     ]
 }
 

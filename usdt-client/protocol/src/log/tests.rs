@@ -51,6 +51,16 @@ proptest! {
         prop_assert_eq!(read(&entry), Definition::Lock { shared, location: line, name });
         let entry = followed(EntryWords::new().counter(value_type, address, &strings[0], &strings[1]));
         prop_assert_eq!(read(&entry), Definition::Counter { value_type, address, name, unit });
+        let context = GpuContext {
+            api: GpuApi::Vulkan,
+            tick_bits: 1 + line % 64,
+            tick_femtoseconds: address.max(1),
+            owner: color,
+            serial: line,
+            name,
+        };
+        let entry = followed(EntryWords::new().gpu_context(context));
+        prop_assert_eq!(read(&entry), Definition::GpuContext(context));
         let field = SchemaField { name: file, label: function, format: FieldFormat::Bytes };
         let entry =
             followed(EntryWords::new().schema(&strings[0], &strings[1], [field; 3].into_iter()));
@@ -63,7 +73,7 @@ proptest! {
 
     #[test]
     fn bytes_of_any_content_are_a_definition_or_none(
-        kind in 0_u32..8,
+        kind in 0_u32..9,
         body in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         if let Some(Definition::Schema { fields, .. }) = Definition::decode(kind, &body) {
@@ -106,4 +116,25 @@ fn a_schema_that_claims_more_fields_than_there_are_is_none() {
     entry[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     let (kind, body, _) = split_entry(&entry).expect("an entry");
     assert_eq!(Definition::decode(kind, body), None, "and that soon");
+}
+
+#[test]
+fn a_clock_of_a_gpu_that_does_not_count_is_none() {
+    let context = GpuContext {
+        api: GpuApi::Custom,
+        tick_bits: 32,
+        tick_femtoseconds: 1_000_000,
+        owner: 0,
+        serial: 0,
+        name: b"queue",
+    };
+    for broken in [
+        GpuContext { tick_bits: 0, ..context },
+        GpuContext { tick_bits: 65, ..context },
+        GpuContext { tick_femtoseconds: 0, ..context },
+    ] {
+        let entry = bytes(EntryWords::new().gpu_context(broken));
+        let (kind, body, _) = split_entry(&entry).expect("an entry");
+        assert_eq!(Definition::decode(kind, body), None, "{broken:?}");
+    }
 }

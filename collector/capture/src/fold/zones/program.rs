@@ -10,13 +10,15 @@ use crate::fold::MARGIN_TICKS;
 /// Threads that are kept of those that have or want one lock.
 const MOST_OF_LOCK: usize = 256;
 
-/// Plots, frames, locks and async zones of one program.
+/// Plots, clocks of GPUs, frames, locks and async zones of one program.
 #[derive(Default)]
 pub(super) struct ProgramItems {
     /// When it wrote something last.
     pub(super) newest: u64,
     /// The last values.
     pub(super) plots: Latest<u32>,
+    /// When clocks of GPUs were read last.
+    pub(super) calibrations: Latest<u32>,
     /// What was said last of frames.
     frames: Latest<FrameSet>,
     /// Who has each lock, or waits for it.
@@ -110,14 +112,15 @@ impl ProgramItems {
 
     /// All of it; of locks what threads have that are there.
     pub(super) fn take(&mut self, is_there: impl Fn(GroupPlace) -> bool) -> Vec<KeptGroup> {
-        let Self { newest, plots, frames, locks, async_zones, early_ends } = std::mem::take(self);
+        let Self { newest, plots, calibrations, frames, locks, async_zones, early_ends } =
+            std::mem::take(self);
         let locks = locks.into_values().flatten().map(|user| user.group);
         let late = newest.saturating_sub(MARGIN_TICKS);
         let early = early_ends.into_values().filter(|end| end.place.ticks >= late);
         // Of frames, too, an end may be read before what it ends.
         let frames = frames.0.into_values();
         let frames = frames.filter(|frame| !is_frame_end(frame) || frame.place.ticks >= late);
-        let kept = plots.0.into_values().chain(frames);
+        let kept = plots.0.into_values().chain(calibrations.0.into_values()).chain(frames);
         let kept = kept.chain(locks.filter(|group| is_there(group.place)));
         kept.chain(async_zones.into_values()).chain(early).collect()
     }

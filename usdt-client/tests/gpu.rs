@@ -1,0 +1,64 @@
+//! Zones of GPUs, as threads write them.
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
+
+mod common;
+
+use common::{record, scenario};
+use syscollect_usdt_client::gpu::{
+    GpuApi, GpuContext, GpuTicks, GpuZoneDetails, GpuZoneId, HostTime,
+};
+use syscollect_usdt_client::location;
+
+#[test]
+fn a_zone_is_submitted_and_its_times_come_later_from_another_thread() {
+    record();
+    scenario();
+    let queue =
+        GpuContext::new(GpuApi::Vulkan, "graphics", GpuTicks { nanoseconds: 52.083, bits: 36 });
+    queue.calibrate(HostTime::Monotonic(5_000), 77, u64::MAX);
+    let (outer, inner) = {
+        let outer = queue.begin(location!("frame"));
+        let details = GpuZoneDetails { name: "shadows of 3", text: "2048 x 2048", color: 0xff };
+        let inner = queue.begin_with(location!("shadows", 0x12_34_56), &details);
+        (outer.id(), inner.id())
+    };
+    assert_eq!(
+        scenario(),
+        [
+            "gpu graphics clock 5000 is 77 within 2147483647",
+            "gpu graphics begin frame 1",
+            "gpu graphics begin shadows 2",
+            "ZoneName \"shadows of 3\"",
+            "ZoneText \"2048 x 2048\"",
+            "color 0000ff",
+            "gpu graphics end 2",
+            "gpu graphics end 1",
+        ]
+    );
+    let lines = std::thread::scope(|scope| {
+        let queue = &queue;
+        let thread = scope.spawn(move || {
+            queue.resolve(inner, 20, 30);
+            queue.resolve_without_times(outer);
+            queue.resolve(GpuZoneId::INACTIVE, 1, 2);
+            scenario()
+        });
+        thread.join().unwrap()
+    });
+    assert_eq!(lines[1..], ["gpu graphics times 2 [20, 30]", "gpu graphics no times 1"]);
+}
+
+#[test]
+fn contexts_of_one_name_are_two_and_each_counts_its_zones() {
+    record();
+    scenario();
+    let queues = [(); 2].map(|()| GpuContext::new(GpuApi::Custom, "copies", GpuTicks::NANOSECONDS));
+    let ids = [&queues[0], &queues[1], &queues[0]].map(|queue| {
+        let zone = queue.begin(location!("copy"));
+        zone.id()
+    });
+    assert!(ids[0] == ids[1] && ids[0] != ids[2]);
+    let begin = |number| format!("gpu copies begin copy {number}");
+    let end = |number| format!("gpu copies end {number}");
+    assert_eq!(scenario(), [begin(1), end(1), begin(1), end(1), begin(2), end(2)]);
+}
