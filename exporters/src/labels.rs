@@ -123,6 +123,7 @@ pub(crate) fn job_end(end: GpuJobEnd) -> &'static str {
         GpuJobEnd::Finished => "finished",
         GpuJobEnd::Failed => "failed",
         GpuJobEnd::Unfinished => "not ended when the recording did, or its end was lost",
+        GpuJobEnd::Untimed => "nobody told when the GPU did it",
         GpuJobEnd::WithoutBeginning => "ended before it began, or its beginning was lost",
     }
 }
@@ -140,9 +141,14 @@ pub(crate) fn job_error(job: &GpuJob) -> Option<&str> {
     }
 }
 
+/// The nanoseconds that a thread took to submit a zone.
+pub(crate) fn submission(job: &GpuJob) -> Option<u64> {
+    passed(job.submitted, job.zone?.submission_ended)
+}
+
 /// The stages of a job that ended then, as far as they are known, with their nanoseconds.
 pub(crate) fn stages(job: &GpuJob, end: Time) -> impl Iterator<Item = (&'static str, u64)> {
-    let end = Some(end);
+    let end = Some(end).filter(|_| job.end != GpuJobEnd::Untimed);
     let stages = [
         ("submitted to queued", passed(job.submitted, job.queued)),
         ("queued to started", passed(job.queued, job.started)),

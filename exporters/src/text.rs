@@ -9,10 +9,10 @@ use crate::{ExportError, labels};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss, MachineId,
-    MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample, Scope,
-    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
-    TrackId, Value, Wakeup,
+    Event, Exporter, Fields, GpuJob, GpuJobEnd, GpuZone, LocationId, LockAction, LockEvent, Loss,
+    MachineId, MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample,
+    Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
+    ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -213,15 +213,24 @@ fn job_text(job: &GpuJob, end: Time, tables: &Tables) -> String {
         GpuJobEnd::Failed => "failed",
         GpuJobEnd::Unfinished => "unfinished",
         GpuJobEnd::WithoutBeginning => "ended without a beginning",
+        GpuJobEnd::Untimed => "without times",
     };
-    let mut words = format!("job {} {ended}", text(job.name, tables));
+    let what = if job.zone.is_some() { "zone" } else { "job" };
+    let name = numbered(job.name, job.zone.and_then(|zone| zone.number), tables);
+    let mut words = format!("{what} {name} {ended}");
     if let Some(id) = job.thread {
         words += &format!(" of {}", thread(id, tables));
     }
     if let Some(context) = job.context {
         words += &format!(" context={context:#x}");
     }
-    let stages = [("submitted", job.submitted), ("queued", job.queued), ("started", job.started)];
+    let done = job.zone.and_then(|zone| zone.submission_ended);
+    let stages = [
+        ("submitted", job.submitted),
+        ("done", done),
+        ("queued", job.queued),
+        ("started", job.started),
+    ];
     for (stage, time) in stages.into_iter().filter_map(|(stage, time)| Some((stage, time?))) {
         words += &format!(" {stage}=-{}ns", end.0.saturating_sub(time.0));
     }
@@ -230,6 +239,15 @@ fn job_text(job: &GpuJob, end: Time, tables: &Tables) -> String {
     }
     if !job.waited_for.is_empty() {
         words += &format!(" waited for {}", labels::fences(&job.waited_for));
+    }
+    if let Some(GpuZone { depth, row, location, color, stack, .. }) = job.zone {
+        words += &format!(" depth={depth}");
+        if row != depth {
+            words += &format!(" row={row}");
+        }
+        words += &location_text(location, tables);
+        words += &color_text(color);
+        words += &stack_text(stack, tables);
     }
     words + &fields_text(&job.fields, tables)
 }

@@ -1,6 +1,6 @@
 //! Work of GPUs, the same for every driver and system that tells of it.
 
-use crate::{Fields, StringId, ThreadId, Time};
+use crate::{Fields, LocationId, StackId, StringId, ThreadId, Time};
 
 /// A job of a GPU that came to its end; the event's time is that end.
 ///
@@ -31,6 +31,30 @@ pub struct GpuJob {
     pub waited_for: Vec<Fence>,
     /// What else is said.
     pub fields: Fields,
+    /// What is said of a zone that a program marked; of a driver's job, nothing.
+    pub zone: Option<GpuZone>,
+}
+
+/// A piece of a GPU's work that a program marked and submitted: what it has beside other
+/// [jobs](GpuJob). Zones lie within each other, each in another row of its queue, so on a track of
+/// its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuZone {
+    /// How many zones of its queue it lies in.
+    pub depth: u32,
+    /// Its row of the queue: its depth, or a later one where zones overlap that do not lie in each
+    /// other. Those whose row is their depth all lie in each other or apart.
+    pub row: u32,
+    /// A number that belongs to the name: "Frame" and 1234.
+    pub number: Option<u64>,
+    /// Where in the source it was submitted.
+    pub location: Option<LocationId>,
+    /// 0xRRGGBB.
+    pub color: Option<u32>,
+    /// Where in the code it was submitted.
+    pub stack: Option<StackId>,
+    /// The thread was done with submitting it.
+    pub submission_ended: Option<Time>,
 }
 
 impl GpuJob {
@@ -47,12 +71,16 @@ impl GpuJob {
             fence: None,
             waited_for: Vec::new(),
             fields: Fields::new(),
+            zone: None,
         }
     }
 
     /// When its slice begins on its track: when it started, or the last stage
-    /// known before that; `None` where only the end is known.
+    /// known before that; `None` where only the end is known, or nothing of what the GPU did.
     pub fn began(&self) -> Option<Time> {
+        if self.end == GpuJobEnd::Untimed {
+            return None;
+        }
         self.started.or(self.queued).or(self.submitted)
     }
 }
@@ -69,6 +97,9 @@ pub enum GpuJobEnd {
     Unfinished,
     /// Its end came before its beginning, or the beginning was lost.
     WithoutBeginning,
+    /// A program submitted it and nobody told when the GPU did it: the device was lost, the query
+    /// was not read. The event's time is the end of its submission.
+    Untimed,
 }
 
 /// A fence: a moment in the work of a GPU that can be waited for.

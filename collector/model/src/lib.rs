@@ -56,7 +56,7 @@ pub use characters::is_unprintable;
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};
-pub use gpu::{Fence, GpuJob, GpuJobEnd};
+pub use gpu::{Fence, GpuJob, GpuJobEnd, GpuZone};
 pub use lane::{
     CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
 };

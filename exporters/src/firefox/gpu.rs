@@ -5,6 +5,7 @@
 
 use super::markers::{Data, GpuJobData, GpuSubmitData, Marker, Timing};
 use super::meta::milliseconds;
+use super::slices::location_label;
 use super::tables::{Category, Shared};
 use super::threads::ThreadState;
 use crate::labels;
@@ -32,7 +33,8 @@ impl Queues {
             .began()
             .map_or(Timing::Instant(time), |began| Timing::Interval(began.0.min(time), time));
         let data = Data::GpuJob(data(time, job, shared, tables)).into();
-        let name = shared.string(tables.strings.get(job.name));
+        let number = job.zone.and_then(|zone| zone.number);
+        let name = shared.string(&labels::numbered(job.name, number, tables));
         let category = Category::Gpu.index();
         let state = self.threads.entry((owner, queue)).or_default();
         state.markers.push(&Marker { name, category, timing, data });
@@ -57,14 +59,17 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         let row = tables.thread(id);
         shared.string(&format!("{} ({})", tables.strings.get(row.name), row.tid))
     });
+    let location = job.zone.and_then(|zone| zone.location);
     let others = job.fields.iter().map(|field| labels::named_value(field, tables));
     GpuJobData {
         thread,
         context: job.context.map(|context| format!("{context:#x}")),
         waited: waited(job),
+        submission: labels::submission(job).map(milliseconds),
+        place: location.map(|location| location_label(location, tables)),
         accepted: distance(submitted, queued),
         queued: distance(queued, started),
-        ran: distance(started, Some(time)),
+        ran: distance(started, Some(time)).filter(|_| job.end != GpuJobEnd::Untimed),
         fence: job.fence.map(labels::fence),
         waited_for: non_empty(labels::fences(&job.waited_for)),
         end: (job.end != GpuJobEnd::Finished).then(|| labels::job_end(job.end)),

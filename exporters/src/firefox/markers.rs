@@ -194,6 +194,10 @@ pub(super) struct GpuJobData {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waited: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) submission: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) accepted: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queued: Option<f64>,
@@ -279,6 +283,8 @@ pub(super) fn schemas() -> Vec<Value> {
             "fields": [
                 field("thread", "Submitted by", "unique-string"), field("context", "Context", "string"),
                 field("waited", "From submission to start", "duration"),
+                field("submission", "Submission took", "duration"),
+                field("place", "Source", "string"),
                 field("accepted", "From submission into the queue", "duration"),
                 field("queued", "In the queue", "duration"), field("ran", "Ran", "duration"),
                 field("fence", "Fence", "string"), field("waitedFor", "Waited for fences", "string"),

@@ -7,6 +7,9 @@
 //!
 //! The whole of a job is known at its end, so both are written then, with
 //! earlier times: a reader sorts a trace by time.
+//!
+//! A zone that a program marked is shown in the same way. Zones inside of it lie on
+//! tracks of the same name, which the UI draws as one, below it.
 
 use super::context::Context;
 use super::details::{Details, Note};
@@ -40,7 +43,8 @@ impl GpuJobs {
         if let (Some(thread), Some(submitted)) = (job.thread, job.submitted) {
             let own = tracks.thread(at, thread)?;
             self.flow_count += 1;
-            tracks.details.dynamic_name(&format!("submit {}", tables.strings.get(job.name)));
+            let name = labels::numbered(job.name, job.zone.and_then(|zone| zone.number), tables);
+            tracks.details.dynamic_name(&format!("submit {name}"));
             tracks.details.note("queue", Note::Text(tables.strings.get(tables.track(track).name)));
             tracks.details.flow(FIRST_FLOW + self.flow_count);
             // An arrow never leads back, whatever the driver says.
@@ -48,7 +52,12 @@ impl GpuJobs {
             tracks.event(at, TrackEventType::Instant, own)?;
             tracks.details.flow_ends(FIRST_FLOW + self.flow_count);
         }
-        tracks.details.name(job.name, tables);
+        match job.zone.and_then(|zone| zone.number) {
+            number @ Some(_) => {
+                tracks.details.dynamic_name(&labels::numbered(job.name, number, tables));
+            }
+            None => tracks.details.name(job.name, tables),
+        }
         add_details(&mut tracks.details, job, end, tables);
         at.time = begin;
         if job.began().is_none() {
@@ -61,6 +70,14 @@ impl GpuJobs {
 }
 
 fn add_details(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) {
+    if let Some(zone) = job.zone {
+        zone.location.into_iter().for_each(|location| details.location(location, tables));
+        zone.stack.into_iter().for_each(|stack| details.stack(stack, tables));
+        details.note("depth", Note::Number(u64::from(zone.depth)));
+    }
+    if let Some(submission) = labels::submission(job) {
+        details.note("submission (ns)", Note::Number(submission));
+    }
     for (stage, time) in labels::stages(job, end) {
         details.note(&format!("{stage} (ns)"), Note::Number(time));
     }

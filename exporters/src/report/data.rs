@@ -111,6 +111,9 @@ pub struct Report {
     /// Jobs of GPUs by queue and process, the longest busy first.
     #[serde(default)]
     pub gpu: Table<GpuRow>,
+    /// Zones that programs marked on GPUs, by name, the longest in all first.
+    #[serde(default)]
+    pub gpu_zones: Table<GpuZoneRow>,
     /// Waits of threads for fences of GPUs, the longest first.
     #[serde(default)]
     pub gpu_waits: Table<FenceWaitRow>,

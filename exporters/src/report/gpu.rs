@@ -1,7 +1,7 @@
-//! Jobs of GPUs, by queue and process, and the longest waits for fences.
+//! Jobs of GPUs, by queue and process, zones that programs marked, by name, and the longest waits for fences.
 
 use super::capped::Capped;
-use super::data::{GpuRow, Table};
+use super::data::{GpuRow, GpuZoneRow, Table};
 use super::durations::Durations;
 use super::fence_waits::FenceWaits;
 use super::row_maker::{OTHERS, RowMaker};
@@ -21,6 +21,13 @@ struct GpuKey {
     process: Option<ProcessId>,
 }
 
+/// What makes zones one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct GpuZoneKey {
+    queue: GpuKey,
+    name: StringId,
+}
+
 /// The jobs of one row.
 #[derive(Debug)]
 struct GpuTotals {
@@ -30,6 +37,8 @@ struct GpuTotals {
     unfinished: u64,
     /// Those whose beginning is missing.
     without_beginning: u64,
+    /// Those without times of the GPU.
+    untimed: u64,
     /// From start to end.
     ran: Durations,
     /// From submission to start.
@@ -41,17 +50,37 @@ struct GpuTotals {
 impl Default for GpuTotals {
     fn default() -> Self {
         let [ran, waited, took] = [(); 3].map(|()| Durations::new(DIGITS));
-        Self { jobs: 0, failed: 0, unfinished: 0, without_beginning: 0, ran, waited, took }
+        let [jobs, failed, unfinished, without_beginning, untimed] = [0; 5];
+        Self { jobs, failed, unfinished, without_beginning, untimed, ran, waited, took }
     }
 }
 
 impl GpuTotals {
+    /// A job that ends now.
+    fn add(&mut self, now: u64, job: &GpuJob) {
+        self.jobs += 1;
+        if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
+            self.waited.add(waited);
+        }
+        match job.end {
+            GpuJobEnd::Unfinished => self.unfinished += 1,
+            GpuJobEnd::WithoutBeginning => self.without_beginning += 1,
+            GpuJobEnd::Untimed => self.untimed += 1,
+            GpuJobEnd::Failed | GpuJobEnd::Finished => {
+                self.failed += u64::from(job.end == GpuJobEnd::Failed);
+                between(job.started, now).into_iter().for_each(|ran| self.ran.add(ran));
+                between(job.submitted, now).into_iter().for_each(|took| self.took.add(took));
+            }
+        }
+    }
+
     /// Those of `other` too.
     fn merge(&mut self, other: &Self) {
         self.jobs += other.jobs;
         self.failed += other.failed;
         self.unfinished += other.unfinished;
         self.without_beginning += other.without_beginning;
+        self.untimed += other.untimed;
         self.ran.merge(&other.ran);
         self.waited.merge(&other.waited);
         self.took.merge(&other.took);
@@ -67,6 +96,7 @@ impl GpuTotals {
             failed: self.failed,
             unfinished: self.unfinished,
             without_beginning: self.without_beginning,
+            untimed: self.untimed,
             ran: self.ran.distribution(),
             waited: self.waited.distribution(),
             took: self.took.distribution(),
@@ -78,34 +108,45 @@ impl GpuTotals {
 #[derive(Debug)]
 pub(super) struct GpuAccounts {
     rows: Capped<GpuKey, GpuTotals>,
+    zones: Capped<GpuZoneKey, GpuTotals>,
     pub(super) waits: FenceWaits,
 }
 
 impl GpuAccounts {
     /// Of waits for fences the longest are kept, as many as that.
     pub(super) fn new(waits: usize) -> Self {
-        Self { rows: Capped::new(MAX_ROWS), waits: FenceWaits::new(waits) }
+        let (rows, zones) = (Capped::new(MAX_ROWS), Capped::new(MAX_ROWS));
+        Self { rows, zones, waits: FenceWaits::new(waits) }
     }
 
     /// A job that ends now.
     pub(super) fn job(&mut self, now: u64, track: TrackId, job: &GpuJob, tables: &Tables) {
-        let row = self.rows.row(GpuKey {
-            queue: tables.track(track).name,
-            process: process_of(track, job, tables),
+        let process = process_of(track, job, tables);
+        let queue = GpuKey { queue: tables.track(track).name, process };
+        if job.zone.is_some() {
+            self.zones.row(GpuZoneKey { queue, name: job.name }).add(now, job);
+        }
+        // The queue is busy once with what lies in each other.
+        if job.zone.is_none_or(|zone| zone.depth == 0) {
+            self.rows.row(queue).add(now, job);
+        }
+    }
+
+    /// Zones by name.
+    pub(super) fn zone_rows(&self, maker: RowMaker<'_>) -> Table<GpuZoneRow> {
+        let rows = self.zones.iter().map(|(GpuZoneKey { queue, name }, totals)| {
+            let (name, of) = (maker.string(*name), maker.string(queue.queue));
+            zone_row(totals, name, of, queue.process, maker)
         });
-        row.jobs += 1;
-        if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
-            row.waited.add(waited);
+        let mut rows: Vec<_> = rows.collect();
+        let others = self.zones.left_out();
+        if others.jobs > 0 {
+            rows.push(zone_row(others, OTHERS.to_owned(), String::new(), None, maker));
         }
-        match job.end {
-            GpuJobEnd::Unfinished => row.unfinished += 1,
-            GpuJobEnd::WithoutBeginning => row.without_beginning += 1,
-            GpuJobEnd::Failed | GpuJobEnd::Finished => {
-                row.failed += u64::from(job.end == GpuJobEnd::Failed);
-                between(job.started, now).into_iter().for_each(|ran| row.ran.add(ran));
-                between(job.submitted, now).into_iter().for_each(|took| row.took.add(took));
-            }
-        }
+        maker.table(rows, |row| {
+            let amount = Reverse((row.ran.total_ns, row.zones));
+            (amount, row.name.clone(), row.queue.clone(), row.pid)
+        })
     }
 
     /// Of all processes together.
@@ -135,6 +176,27 @@ impl GpuAccounts {
         maker.table(rows, |row| {
             (Reverse((row.ran.total_ns, row.took.total_ns, row.jobs)), row.queue.clone(), row.pid)
         })
+    }
+}
+
+/// Of zones of that name on that queue.
+fn zone_row(
+    totals: &GpuTotals,
+    name: String,
+    queue: String,
+    owner: Option<ProcessId>,
+    maker: RowMaker<'_>,
+) -> GpuZoneRow {
+    let process = owner.map(|id| maker.process(id));
+    GpuZoneRow {
+        name,
+        queue,
+        pid: process.as_ref().map(|process| process.pid),
+        process: process.map(|process| process.name).unwrap_or_default(),
+        zones: totals.jobs,
+        untimed: totals.untimed,
+        ran: totals.ran.distribution(),
+        waited: totals.waited.distribution(),
     }
 }
 

@@ -313,6 +313,7 @@ impl ReportExporter {
             memory: pool_rows(&programs.heap, maker),
             gpu_queues: programs.gpu.queue_rows(maker),
             gpu: programs.gpu.rows(maker),
+            gpu_zones: programs.gpu.zone_rows(maker),
             gpu_waits: programs.gpu.waits.rows(maker),
             crashes: programs.crashes.rows(maker),
             counters: programs.plots.rows(maker),

@@ -25,7 +25,7 @@ use super::data::*;
 use activity::{TaskTables, print_cpus};
 use callers::print_callers;
 use functions::print_functions;
-use gpu::{print_fence_waits, print_gpu_jobs};
+use gpu::{print_fence_waits, print_gpu_jobs, print_gpu_zones};
 use head::print_head;
 use missing::{print_losses, print_unresolved};
 use off_cpu::print_off_cpu;
@@ -76,6 +76,7 @@ impl Report {
             print_gpu_jobs("GPU jobs by queue", &self.gpu_queues, self.duration_ns, out);
         }
         print_gpu_jobs("GPU jobs by queue and process", &self.gpu, self.duration_ns, out);
+        print_gpu_zones(&self.gpu_zones, out);
         print_fence_waits(&self.gpu_waits, out);
         print_counters(&self.counters, out);
         print_unresolved(&self.unresolved, &self.recording, out);

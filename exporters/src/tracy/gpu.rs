@@ -2,7 +2,8 @@
 //!
 //! Every track of a queue is a context, and every thread that handed jobs over
 //! is a row of it, as with the viewer's own contexts of Vulkan. Jobs of a track
-//! never overlap, so rows are flat. Both clocks of the format, the program's and
+//! never overlap, so rows are flat. Zones that a program marked lie in each other, and so
+//! do those of a thread in one context, as long as none only overlaps another. Both clocks of the format, the program's and
 //! the GPU's, are the session's.
 
 use super::locations::{LocationRow, Locations, bgr};
@@ -13,9 +14,10 @@ use super::threads::{FileThread, Threads};
 use super::wire::Payload;
 use crate::labels;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use syscollect_model::{Fence, GpuJob, GpuJobEnd, Tables, Time, TrackId, Value};
+use syscollect_model::{Fence, GpuJob, GpuJobEnd, Scope, StringId, Tables, Time, TrackId, Value};
 
 /// The viewer numbers contexts in 8 bits, and the last number is taken.
 const MAX_CONTEXTS: usize = 255;
@@ -42,6 +44,18 @@ struct Zone {
     query: u16,
 }
 
+impl Zone {
+    /// Zones lie behind those that they lie in.
+    fn order(&self) -> (i64, Reverse<i64>) {
+        (self.gpu[0], Reverse(self.gpu[1]))
+    }
+
+    /// How many of the zones behind it lie in it.
+    fn inside(&self, behind: &[Self]) -> usize {
+        behind.iter().take_while(|zone| zone.gpu[0] < self.gpu[1]).count()
+    }
+}
+
 /// Numbers said of a job, by the text that names them.
 type Notes = Vec<(u32, f64)>;
 
@@ -59,6 +73,8 @@ pub(crate) struct Gpus {
     contexts: BTreeMap<TrackId, GpuContext>,
     /// By name, end, and why they failed.
     names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), LocationRow>,
+    /// The context of zones that lie in each other: the first track of their queue.
+    nested: FxHashMap<(Scope, StringId), TrackId>,
     /// Jobs on queues that found no room.
     pub(crate) refused: u64,
     /// Jobs whose notes found no room.
@@ -96,6 +112,13 @@ impl Gpus {
         (end, job): (Time, &GpuJob),
         shared: &mut GpuExportContext<'_>,
     ) {
+        let is_nested = job.zone.is_some_and(|zone| zone.row == zone.depth);
+        let track = if is_nested {
+            let of = shared.tables.track(track);
+            *self.nested.entry((of.scope, of.name)).or_insert(track)
+        } else {
+            track
+        };
         if !self.contexts.contains_key(&track) && self.contexts.len() >= MAX_CONTEXTS {
             self.refused += 1;
             return;
@@ -116,13 +139,22 @@ impl Gpus {
         }
         let row = context.threads.entry(thread).or_default();
         // The viewer searches a row by both times, so they never go back.
-        let free = row.last().map_or(0, |before| before.gpu[1]);
+        let free = row.last().filter(|_| !is_nested).map_or(0, |before| before.gpu[1]);
         let ended = moments.ended.max(free);
         let Moments { submitted, queued, started, .. } = moments;
-        let began = started.or(queued).or(submitted).unwrap_or(ended).clamp(free, ended);
+        let began = match job.end {
+            GpuJobEnd::Untimed => ended,
+            _ => started.or(queued).or(submitted).unwrap_or(ended).clamp(free, ended),
+        };
         let submitted = submitted.or(queued).unwrap_or(began);
         let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
-        row.push(Zone { cpu, gpu: [began, ended], location: location.index(), query });
+        let zone = Zone { cpu, gpu: [began, ended], location: location.index(), query };
+        // What lies in it ended before it, and so was here first.
+        let place = match is_nested {
+            true => row.partition_point(|other| other.order() < zone.order()),
+            false => row.len(),
+        };
+        row.insert(place, zone);
     }
 
     /// Jobs of rows that are left out go with them.
@@ -139,6 +171,11 @@ impl Gpus {
     }
 
     fn location(&mut self, job: &GpuJob, shared: &mut GpuExportContext<'_>) -> LocationRow {
+        if let (Some(zone), GpuJobEnd::Finished) = (job.zone, job.end) {
+            let GpuExportContext { locations, strings, tables, .. } = shared;
+            let place = (zone.location, zone.color);
+            return locations.gpu_zone(job.name, place, strings, tables);
+        }
         let GpuExportContext { locations, strings, tables, .. } = shared;
         let error = labels::job_error(job);
         let location =
@@ -151,6 +188,7 @@ impl Gpus {
                         None => (format!("{name} [failed]"), bgr(RED)),
                     },
                     GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
+                    GpuJobEnd::Untimed => (format!("{name} [without times]"), bgr(RED)),
                     GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
                 };
                 locations.made_up(&name, color, strings)
@@ -240,7 +278,7 @@ pub(crate) fn write<W: Write>(
     threads: &Threads,
 ) -> io::Result<()> {
     out.count(contexts.iter().map(|named| zones(named.context)).sum())?;
-    out.count(0)?; // zones with others inside
+    out.count(contexts.iter().map(|named| parents(named.context)).sum())?;
     out.count(contexts.len())?;
     let has_notes = out.layout >= TracyLayout::V0_13;
     for NamedContext { name, context } in contexts {
@@ -258,7 +296,7 @@ pub(crate) fn write<W: Write>(
         for (row, zones) in &context.threads {
             let thread = threads.of(*row);
             out.u64(thread.number)?;
-            write_zones(out, thread, zones)?;
+            write_zones(out, thread, zones, &mut [0, 0])?;
         }
         if has_notes {
             write_notes(out, &context.notes)?;
@@ -271,26 +309,44 @@ fn zones(context: &GpuContext) -> usize {
     context.threads.values().map(Vec::len).sum::<usize>()
 }
 
+/// Zones in which others lie.
+fn parents(context: &GpuContext) -> usize {
+    let of_thread = |zones: &Vec<Zone>| {
+        let behind = zones.iter().zip(zones.iter().skip(1));
+        behind.filter(|(zone, next)| next.gpu[0] < zone.gpu[1]).count()
+    };
+    context.threads.values().map(of_thread).sum()
+}
+
+/// Zones of a thread, with those inside behind each. Both clocks go on through all of them.
 fn write_zones<W: Write>(
     out: &mut Payload<W>,
     thread: &FileThread,
     zones: &[Zone],
+    reference: &mut [i64; 2],
 ) -> io::Result<()> {
-    out.count(zones.len())?;
-    let mut reference = [0, 0];
-    for zone in zones {
+    let (mut rest, mut outermost) = (zones, 0);
+    while let Some((zone, behind)) = rest.split_first() {
+        (rest, outermost) = (&behind[zone.inside(behind)..], outermost + 1);
+    }
+    out.count(outermost)?;
+    let mut rest = zones;
+    while let Some((zone, behind)) = rest.split_first() {
+        let (inside, after) = behind.split_at(zone.inside(behind));
+        rest = after;
         out.i64(zone.cpu[0] - reference[0])?;
         out.i64(zone.gpu[0] - reference[1])?;
         out.i16(zone.location)?;
         out.int24(0)?; // call stack
         out.u16(thread.index)?;
-        out.count(0)?; // zones inside
-        out.i64(zone.cpu[1] - zone.cpu[0])?;
-        out.i64(zone.gpu[1] - zone.gpu[0])?;
+        *reference = [zone.cpu[0], zone.gpu[0]];
+        write_zones(out, thread, inside, reference)?;
+        out.i64(zone.cpu[1] - reference[0])?;
+        out.i64(zone.gpu[1] - reference[1])?;
         if out.layout >= TracyLayout::V0_13 {
             out.u16(zone.query)?;
         }
-        reference = [zone.cpu[1], zone.gpu[1]];
+        *reference = [zone.cpu[1], zone.gpu[1]];
     }
     Ok(())
 }

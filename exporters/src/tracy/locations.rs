@@ -167,6 +167,23 @@ impl Locations {
         location
     }
 
+    /// Where a zone of a GPU was submitted; counts the zone.
+    pub(crate) fn gpu_zone(
+        &mut self,
+        name: StringId,
+        (location, color): (Option<LocationId>, Option<u32>),
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> LocationRow {
+        let key = LocationKey { name: Some(name), location, color: color.map_or(0, bgr) };
+        let location = match self.known.get(&key) {
+            Some(location) => *location,
+            None => self.named(key, strings, tables),
+        };
+        self.count_gpu(location);
+        location
+    }
+
     /// A GPU job lies there.
     pub(crate) fn count_gpu(&mut self, location: LocationRow) {
         self.refused += u64::from(self.others == Some(location));

@@ -19,6 +19,8 @@ pub struct GpuContext {
 /// Work of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuZone {
+    /// How many it lies in.
+    pub depth: u32,
     /// Where it comes from: of a job, only the name.
     pub location: SourceLocation,
     /// The program handed it over, and was done with that.
@@ -42,6 +44,7 @@ struct Reader<'a> {
     locations: &'a Locations,
     strings: &'a Strings,
     counts: BTreeMap<i16, u64>,
+    parents: u64,
 }
 
 pub(super) fn contexts(
@@ -53,10 +56,11 @@ pub(super) fn contexts(
     cursor.section("GPU contexts");
     let total = cursor.u64()?;
     let parents = cursor.u64()?;
-    cursor.check(parents == 0, || format!("{parents} zones with others inside"))?;
-    let mut reader = Reader { threads, locations, strings, counts: BTreeMap::new() };
+    let counts = BTreeMap::new();
+    let mut reader = Reader { threads, locations, strings, counts, parents: 0 };
     let contexts = cursor.list(41, |cursor| reader.context(cursor))?;
     cursor.check(contexts.len() <= 255, || format!("{} contexts", contexts.len()))?;
+    cursor.check(parents == reader.parents, || format!("{parents} zones with others inside"))?;
     let found: u64 = reader.counts.values().sum();
     cursor.check(found == total, || format!("{total} zones were told, {found} are there"))?;
     cursor.check(reader.counts == locations.gpu_counts, || {
@@ -115,41 +119,64 @@ impl Reader<'_> {
     fn timeline(&mut self, cursor: &mut Cursor<'_>) -> Result<(u64, Vec<(GpuZone, u16)>), Damage> {
         let id = cursor.u64()?;
         let (mut cpu, mut gpu) = (0, 0);
-        let zones = cursor.list(47, |cursor| self.zone(cursor, id, (&mut cpu, &mut gpu)))?;
+        let mut zones = Vec::new();
+        self.zones(cursor, (id, 0), (&mut cpu, &mut gpu), &mut zones)?;
         // The viewer looks at the first and the last one.
         cursor.check(!zones.is_empty(), || format!("thread {id} has no zones"))?;
-        let in_order = zones.windows(2).all(|two| two[0].0.gpu.1 <= two[1].0.gpu.0);
-        cursor.check(in_order, || format!("zones of thread {id} overlap"))?;
         Ok((id, zones))
+    }
+
+    /// Zones of one depth with those inside, which come behind each.
+    fn zones(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        (id, depth): (u64, u32),
+        (cpu, gpu): (&mut i64, &mut i64),
+        zones: &mut Vec<(GpuZone, u16)>,
+    ) -> Result<(), Damage> {
+        cursor.check(depth <= 64, || format!("zones of thread {id} are {depth} deep"))?;
+        let mut before = 0;
+        for _ in 0..cursor.count(47)? {
+            let at = zones.len();
+            self.zone(cursor, (id, depth), (&mut *cpu, &mut *gpu), zones)?;
+            let (zone, inside) = (&zones[at].0, &zones[at + 1..]);
+            cursor.check(before <= zone.gpu.0, || format!("zones of thread {id} overlap"))?;
+            let is_inside =
+                |(one, _): &(GpuZone, u16)| zone.gpu.0 <= one.gpu.0 && one.gpu.1 <= zone.gpu.1;
+            cursor.check(inside.iter().all(is_inside), || "a zone leaves another".into())?;
+            before = zone.gpu.1;
+            self.parents += u64::from(!inside.is_empty());
+        }
+        Ok(())
     }
 
     fn zone(
         &mut self,
         cursor: &mut Cursor<'_>,
-        id: u64,
+        (id, depth): (u64, u32),
         (cpu, gpu): (&mut i64, &mut i64),
-    ) -> Result<(GpuZone, u16), Damage> {
+        zones: &mut Vec<(GpuZone, u16)>,
+    ) -> Result<(), Damage> {
         let began = (cursor.time(cpu)?, cursor.time(gpu)?);
         let index = cursor.i16()?;
         let (callstack, thread) = (cursor.int24()?, cursor.u16()?);
         cursor.check(callstack == 0, || "a call stack".into())?;
         let own = self.threads.get(usize::from(thread)) == Some(&id);
         cursor.check(own, || format!("a zone of thread index {thread} in the row of {id}"))?;
-        cursor.nothing()?; // zones inside
+        let at = zones.len();
+        let location = self.locations.get(cursor, index)?.clone();
+        let zone = GpuZone { depth, location, cpu: (0, 0), gpu: (0, 0), notes: BTreeMap::new() };
+        zones.push((zone, 0));
+        self.zones(cursor, (id, depth + 1), (&mut *cpu, &mut *gpu), zones)?;
         let ended = (cursor.time(cpu)?, cursor.time(gpu)?);
         cursor.check(is_ordered(began.0, ended.0) && is_ordered(began.1, ended.1), || {
             format!("from {began:?} to {ended:?}")
         })?;
         let query = if cursor.since([0, 12, 4]) { cursor.u16()? } else { 0 };
-        let location = self.locations.get(cursor, index)?.clone();
         *self.counts.entry(index).or_default() += 1;
-        let zone = GpuZone {
-            location,
-            cpu: (began.0, ended.0),
-            gpu: (began.1, ended.1),
-            notes: BTreeMap::new(),
-        };
-        Ok((zone, query))
+        let (zone, of) = &mut zones[at];
+        (zone.cpu, zone.gpu, *of) = ((began.0, ended.0), (began.1, ended.1), query);
+        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ fn at(scenario: &mut Scenario, end: u64, queue: TrackId, job: GpuJob) {
 
 fn zone(name: &str, cpu: (i64, i64), gpu: (i64, i64)) -> GpuZone {
     let location = SourceLocation { name: Some(name.into()), ..SourceLocation::default() };
-    GpuZone { location, cpu, gpu, notes: BTreeMap::new() }
+    GpuZone { depth: 0, location, cpu, gpu, notes: BTreeMap::new() }
 }
 
 fn names(contexts: &[GpuContext]) -> Vec<&str> {

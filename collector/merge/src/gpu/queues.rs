@@ -70,6 +70,7 @@ impl GpuQueues {
             fence,
             waited_for,
             fields,
+            zone: None,
         };
         engine.emit(&Event::GpuJob(track, Box::new(job)))
     }

@@ -187,6 +187,9 @@ pub struct GpuRow {
     pub unfinished: u64,
     /// Jobs whose beginning is missing; they are not in `ran`.
     pub without_beginning: u64,
+    /// Zones of which nobody told when the GPU did them; they are not in `ran`.
+    #[serde(default)]
+    pub untimed: u64,
     /// From when the GPU began to the end; the total is how long the queue was busy with them, and
     /// more than that where it holds several at once.
     pub ran: Distribution,
@@ -194,6 +197,27 @@ pub struct GpuRow {
     pub waited: Distribution,
     /// From submission to the end, of jobs that ended; of some drivers nothing else is known.
     pub took: Distribution,
+}
+
+/// Zones of one name that a program marked on a queue of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuZoneRow {
+    /// What they are called.
+    pub name: String,
+    /// The queue, or the context.
+    pub queue: String,
+    /// The id of the process that submitted them.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub process: String,
+    /// How many there are, with times or without.
+    pub zones: u64,
+    /// Those of which nobody told when the GPU did them.
+    pub untimed: u64,
+    /// From when the GPU began to the end, those within included.
+    pub ran: Distribution,
+    /// From the beginning of the submission until the GPU began.
+    pub waited: Distribution,
 }
 
 /// A thread's wait for a fence of a GPU.

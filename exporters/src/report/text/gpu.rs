@@ -43,6 +43,28 @@ pub(super) fn print_gpu_jobs(
     }
 }
 
+pub(super) fn print_gpu_zones(zones: &Table<GpuZoneRow>, out: &mut Printer) {
+    if zones.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("GPU zones, and how long they waited for the GPU", zones);
+    let rows = zones.rows.iter().map(|row| {
+        let GpuZoneRow { ran, waited, .. } = row;
+        let [total, mean, p50, p99, max] =
+            [ran.total_ns, ran.mean_ns, ran.p50_ns, ran.p99_ns, ran.max_ns].map(|ns| of(ran, ns));
+        let [delay, delay_p99] = [waited.p50_ns, waited.p99_ns].map(|value| of(waited, value));
+        let untimed = match row.untimed {
+            0 => String::new(),
+            untimed => format!("; {untimed} without times"),
+        };
+        let owner =
+            row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
+        let place = format!("{} on {}{owner}{untimed}", shown(&row.name), shown(&row.queue));
+        [total, grouped(row.zones), mean, p50, p99, max, delay, delay_p99, place]
+    });
+    out.table(["total", "zones", "mean", "p50", "p99", "max", "wait p50", "p99", "zone"], rows);
+}
+
 pub(super) fn print_fence_waits(waits: &Table<FenceWaitRow>, out: &mut Printer) {
     if waits.rows.is_empty() {
         return;
@@ -97,6 +119,7 @@ fn missing(row: &GpuRow) -> String {
         (row.failed, "failed"),
         (row.unfinished, "not ended"),
         (row.without_beginning, "without a beginning"),
+        (row.untimed, "without times"),
     ];
     let sentences: Vec<_> = counts
         .iter()
