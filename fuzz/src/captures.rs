@@ -2,11 +2,13 @@
 //! offsets are those of `docs/capture-format.md`.
 
 use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
-use syscollect_records::{ClockRecord, RecordKind, Stamp};
+use syscollect_records::{ClockRecord, RecordKind, Stamp, ZoneLogChunk};
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep,
     KnownThread, ProbeArgument, ProbeDefinition, ProbeRole,
 };
+use syscollect_zone_protocol::GpuApi;
+use syscollect_zone_protocol::log::{EntryWords, GpuContext, Location};
 
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER: usize = 72;
@@ -78,7 +80,46 @@ pub fn preamble() -> Vec<u8> {
         writer.define(&definition).expect("memory takes every byte");
     }
     writer.write(&Chunk { header, data: readings }).expect("memory takes every byte");
+    for client in 0..CLIENTS {
+        let data = log_of(client);
+        let lane = Lane::new(LaneKind::ZoneLog, 0);
+        let header = ChunkHeader {
+            lane,
+            sequence: client.into(),
+            stride: 0,
+            records: 3,
+            records_before: u64::from(client) * 3,
+            length: data.len() as u32,
+            ..header
+        };
+        writer.write(&Chunk { header, data }).expect("memory takes every byte");
+    }
     writer.finish().expect("memory takes every byte")
+}
+
+/// What a program refers to: as number 1 a queue of a GPU whose ticks wrap after 4 seconds, and
+/// behind it another and a location.
+fn log_of(client: u32) -> Vec<u8> {
+    let mut queue = EntryWords::new();
+    let context = GpuContext {
+        api: GpuApi::Vulkan,
+        tick_bits: 32,
+        tick_femtoseconds: 1_000_000,
+        owner: 0,
+        serial: 1,
+        name: b"queue",
+    };
+    queue.gpu_context(context);
+    let mut other = EntryWords::new();
+    other.gpu_context(GpuContext { tick_bits: 64, serial: 2, ..context });
+    let mut location = EntryWords::new();
+    let [name, function, file] = [&b"zone"[..], b"f", b"a.rs"];
+    location.location(Location { line: 1, color: 0, name, function, file });
+    let prefix = ZoneLogChunk { client, position: 0, reserved: 0 };
+    let words = [queue, other, location].map(|entry| [&[entry.header()], entry.body()].concat());
+    let words = words.concat();
+    [prefix.as_bytes(), &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>()]
+        .concat()
 }
 
 fn reading(after: u64) -> ClockRecord {

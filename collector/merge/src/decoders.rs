@@ -61,6 +61,10 @@ impl Decoders {
                 let Some(marker) = lent.marker() else { return Ok(()) };
                 return self.zones.placed_marker(engine, marker);
             }
+            SourceItem::GpuZone => {
+                let Some(zone) = lent.gpu_zone() else { return Ok(()) };
+                return zone.emit(engine, &mut self.zones.references);
+            }
         }
         engine.source.lanes[lane].last = Some(engine.now());
         Ok(())

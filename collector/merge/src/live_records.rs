@@ -6,7 +6,7 @@ use crate::definitions::readings;
 use crate::lane::{LaneCursor, Record};
 use crate::record_cursor::RecordItem;
 use crate::source::{Source, SourceItem};
-use crate::sources::Sources;
+use crate::sources::{KnownSources, Sources};
 use crate::zones::cursor::{Programmed, ZoneRecord};
 use crate::zones::lifetimes::Lifetimes;
 use crate::zones::programs::Programs;
@@ -78,7 +78,7 @@ pub struct LiveRecords {
 impl Default for LiveRecords {
     fn default() -> Self {
         Self {
-            sources: Sources::new(Vec::new(), Vec::new()),
+            sources: Sources::new(KnownSources::default()),
             lanes: Vec::new(),
             programs: Programs::default(),
             lifetimes: Lifetimes::default(),
@@ -172,7 +172,8 @@ impl LiveRecords {
                         }
                         SourceItem::Record(Record::Unknown)
                         | SourceItem::Task(_)
-                        | SourceItem::Marker => {}
+                        | SourceItem::Marker
+                        | SourceItem::GpuZone => {}
                     }
                 }
                 MergeStep::Waiting(source) => match Sources::waiting_lane(source) {

@@ -11,7 +11,7 @@ use crate::probes::decoder::Probes;
 use crate::recorder_marks::RecorderMarks;
 use crate::scheduling::Scheduling;
 use crate::source::{Source, SourceItem};
-use crate::sources::Sources;
+use crate::sources::{KnownSources, Sources};
 use crate::zones::decoder::Zones;
 use std::mem::{replace, take};
 use std::sync::Arc;
@@ -39,8 +39,11 @@ impl<'a> Playing<'a> {
     pub(crate) fn new(known: &mut Knowledge, output: Output<'a>) -> Self {
         let (mut tables, history) = (take(&mut known.tables), &mut known.history);
         let (strings, mut programs) = (&mut tables.strings, take(&mut known.programs));
-        let sources =
-            Sources::new(take(&mut history.lifecycle), take(&mut programs.prescan.markers));
+        let sources = Sources::new(KnownSources {
+            tasks: take(&mut history.lifecycle),
+            markers: take(&mut programs.prescan.markers),
+            gpu_zones: take(&mut programs.prescan.gpu_zones),
+        });
         let decoders = Decoders {
             scheduling: Scheduling::default(),
             counters: Counters::new(take(&mut known.numbered.counters)),
@@ -79,7 +82,9 @@ impl<'a> Playing<'a> {
             tracepoints: tracepoints.table,
             counters: counters.table,
         };
-        (known.history.lifecycle, known.programs.prescan.markers) = self.sources.into_parts();
+        let KnownSources { tasks, markers, gpu_zones } = self.sources.into_parts();
+        known.history.lifecycle = tasks;
+        (known.programs.prescan.markers, known.programs.prescan.gpu_zones) = (markers, gpu_zones);
     }
 
     /// The next chunk of its lane. Lanes that hold no events are known already.

@@ -18,6 +18,7 @@ use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, Tasks};
 use crate::unwinding::Unwinder;
 use crate::zones::InstrumentedPrograms;
+use crate::zones::gpu::placed::GpuPlacing;
 use crate::zones::lifetimes::lifetimes_of;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
@@ -147,6 +148,7 @@ impl Session {
         }
         programs.lifetimes = lifetimes_of(&history, &tables);
         opening.prescan(&mut programs, &clock, &mut stacks, &tables);
+        programs.prescan.find_gpu_threads(&programs.programs, &history, &tables);
         programs.prescan.finish(&mut history, &mut tables);
         stacks.finish();
         if programs.prescan.stacks.is_empty() {
@@ -491,7 +493,7 @@ impl SessionReader<'_> {
 
     /// What of zones must be known before its time.
     fn prescan(
-        &self,
+        &mut self,
         known: &mut InstrumentedPrograms,
         clock: &Arc<ClockMap>,
         code: &mut Stacks,
@@ -502,6 +504,10 @@ impl SessionReader<'_> {
         let reader = self.reader;
         let mut prescanner = Prescanner { reader, programs, logs, lifetimes, clock, code, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
+        let undecodable = prescan.place_gpu_zones(&GpuPlacing { programs, logs, clock });
+        for (lane, count) in undecodable {
+            self.losses.undecodable(lane, count);
+        }
         known.prescan = prescan;
     }
 }

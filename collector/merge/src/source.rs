@@ -6,6 +6,7 @@ use crate::lane::{LaneCursor, Record};
 use crate::record_cursor::{RecordCursor, RecordItem, Shape};
 use crate::tasks::TaskEvent;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
+use crate::zones::gpu::placed::PlacedGpuZone;
 use crate::zones::prescan::PlacedMarker;
 use syscollect_model::{Lane, LaneKind, Tables};
 use syscollect_playback::LifecycleEvent;
@@ -28,6 +29,8 @@ pub(crate) enum Source {
     Tracepoints(Box<RecordCursor>),
     /// Placed markers.
     Markers(Queue<PlacedMarker>),
+    /// Zones of GPUs, which end at another time than anything is written of them.
+    GpuZones(Queue<PlacedGpuZone>),
 }
 
 /// What is known and was not emitted yet, in order of time.
@@ -75,6 +78,8 @@ pub(crate) enum SourceItem {
     Tracepoint(RecordItem),
     /// A placed marker, in [`LentBytes::marker`].
     Marker,
+    /// A zone of a GPU, in [`LentBytes::gpu_zone`].
+    GpuZone,
 }
 
 /// The bytes that belong to what was taken, which its source lends. They lie beside it, and not in
@@ -108,6 +113,14 @@ impl<'s> LentBytes<'s> {
             _ => None,
         }
     }
+
+    /// The zone of a GPU.
+    pub(crate) fn gpu_zone(self) -> Option<&'s PlacedGpuZone> {
+        match self.0 {
+            Source::GpuZones(zones) => zones.last(),
+            _ => None,
+        }
+    }
 }
 
 impl Source {
@@ -132,7 +145,7 @@ impl Source {
             Self::Lane(cursor) => Some(&**cursor),
             Self::Zones(cursor) => Some(&**cursor),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(&**cursor),
-            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => None,
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) | Self::GpuZones(_) => None,
         }
     }
 
@@ -142,7 +155,7 @@ impl Source {
             Self::Lane(cursor) => Some(cursor.queue_mut()),
             Self::Zones(cursor) => Some(cursor.queue_mut()),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(cursor.queue_mut()),
-            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => None,
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) | Self::GpuZones(_) => None,
         }
     }
 
@@ -152,7 +165,7 @@ impl Source {
             Self::Lane(cursor) => cursor.resume(()),
             Self::Zones(cursor) => cursor.resume(programs),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.resume(()),
-            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => {}
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) | Self::GpuZones(_) => {}
         }
     }
 }
@@ -169,6 +182,7 @@ impl Cursor for Source {
             Self::Zones(cursor) => cursor.key(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.key(),
             Self::Markers(markers) => markers.next().map(|marker| marker.ticks),
+            Self::GpuZones(zones) => zones.next().map(|zone| zone.ticks),
             Self::Horizon(ticks) => *ticks,
         }
     }
@@ -180,7 +194,7 @@ impl Cursor for Source {
             Self::Zones(cursor) => cursor.is_waiting(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.is_waiting(),
             Self::Horizon(ticks) => ticks.is_some(),
-            Self::Lifecycle(_) | Self::Markers(_) => false,
+            Self::Lifecycle(_) | Self::Markers(_) | Self::GpuZones(_) => false,
         }
     }
 
@@ -214,6 +228,11 @@ impl Cursor for Source {
                 let Some(ticks) = markers.next().map(|marker| marker.ticks) else { return NOTHING };
                 markers.emitted += 1;
                 (ticks, SourceItem::Marker)
+            }
+            Self::GpuZones(zones) => {
+                let Some(ticks) = zones.next().map(|zone| zone.ticks) else { return NOTHING };
+                zones.emitted += 1;
+                (ticks, SourceItem::GpuZone)
             }
             Self::Horizon(_) => NOTHING,
         }

@@ -4,15 +4,25 @@ use crate::chunk_queue::{ChunkQueue, Decode};
 use crate::source::{LentBytes, Queue, Source, SourceItem};
 use crate::tasks::TaskEvent;
 use crate::zones::cursor::Programmed;
+use crate::zones::gpu::placed::PlacedGpuZone;
 use crate::zones::prescan::PlacedMarker;
 use syscollect_model::Ticks;
 use syscollect_playback::order::{Cursor, Merge, MergeStep};
 
 /// Places among the sources: behind the horizon and the task events lie the lanes (of equal ticks a
-/// task is born before it runs), and behind these the markers.
+/// task is born before it runs), and behind these the markers and the zones of GPUs.
 const HORIZON: usize = 0;
 const TASKS: usize = 1;
 const FIRST_LANE: usize = 2;
+
+/// What is known before the lanes are played, in order of time.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSources {
+    /// With their ticks.
+    pub(crate) tasks: Vec<(u64, TaskEvent)>,
+    pub(crate) markers: Vec<PlacedMarker>,
+    pub(crate) gpu_zones: Vec<PlacedGpuZone>,
+}
 
 /// The sources of a session. Lanes are numbered in their order, as those of the engine.
 pub(crate) struct Sources {
@@ -21,26 +31,29 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Without lanes.
-    pub(crate) fn new(tasks: Vec<(u64, TaskEvent)>, markers: Vec<PlacedMarker>) -> Self {
+    pub(crate) fn new(known: KnownSources) -> Self {
+        let KnownSources { tasks, markers, gpu_zones } = known;
         let sources = vec![
             Source::Horizon(Some(0)),
             Source::Lifecycle(Queue::new(tasks)),
             Source::Markers(Queue::new(markers)),
+            Source::GpuZones(Queue::new(gpu_zones)),
         ];
         Self { merge: Merge::new(sources) }
     }
 
-    /// The task events and markers that it was made of, and those that were added.
-    pub(crate) fn into_parts(self) -> (Vec<(u64, TaskEvent)>, Vec<PlacedMarker>) {
-        let (mut tasks, mut markers) = (Vec::new(), Vec::new());
+    /// What it was made of, and what was added.
+    pub(crate) fn into_parts(self) -> KnownSources {
+        let mut known = KnownSources::default();
         for source in self.merge.into_lanes() {
             match source {
-                Source::Lifecycle(events) => tasks = events.items,
-                Source::Markers(placed) => markers = placed.items,
+                Source::Lifecycle(events) => known.tasks = events.items,
+                Source::Markers(placed) => known.markers = placed.items,
+                Source::GpuZones(placed) => known.gpu_zones = placed.items,
                 _ => {}
             }
         }
-        (tasks, markers)
+        known
     }
 
     /// What comes next: ticks, and what was taken.
@@ -58,7 +71,7 @@ impl Sources {
 
     /// The number of the lane that a source which waits is; of the horizon, none.
     pub(crate) fn waiting_lane(source: usize) -> Option<usize> {
-        // Behind the lanes there are markers, which never wait.
+        // Behind the lanes there are markers and zones of GPUs, which never wait.
         source.checked_sub(FIRST_LANE)
     }
 
@@ -95,8 +108,8 @@ impl Sources {
 
     /// Markers of later times.
     pub(crate) fn add_markers(&mut self, new: Vec<PlacedMarker>) {
-        let last = self.merge.lanes().len() - 1;
-        self.merge.feed(last, |source| {
+        let markers = self.merge.lanes().len() - 2;
+        self.merge.feed(markers, |source| {
             if let Source::Markers(queue) = source {
                 queue.add(new, |marker| marker.ticks);
             }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of the tests may panic as the tests do")]
 
 mod balance;
+mod gpu;
 mod probes;
 mod programs;
 mod random;

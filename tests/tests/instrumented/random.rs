@@ -68,6 +68,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     )
 }
 
+/// Kinds of likely items.
+const KINDS: u8 = 30;
+
 /// What the items of the program may refer to.
 struct Numbers {
     location: u32,
@@ -75,6 +78,7 @@ struct Numbers {
     plot: u32,
     lock: u32,
     schema: u32,
+    gpu_contexts: [u32; 2],
 }
 
 fn define(program: &mut FakeProgram) -> Numbers {
@@ -89,6 +93,7 @@ fn define(program: &mut FakeProgram) -> Numbers {
             "category",
             &[("a", FieldFormat::Text), ("b", FieldFormat::Bytes)],
         ),
+        gpu_contexts: [36, 64].map(|bits| program.gpu_context("queue", 1_000_000, bits)),
     }
 }
 
@@ -116,7 +121,8 @@ fn likely(
     let [a, b, c] = act.words;
     let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
     let behind = [attributes(numbers, [b, c, a]), attributes(numbers, [c, a, b])];
-    let (kind, words): (ItemKind, Vec<u64>) = match act.what % 23 {
+    let (context, zone) = (numbers.gpu_contexts[(a % 2) as usize], b % 6);
+    let (kind, words): (ItemKind, Vec<u64>) = match act.what % KINDS {
         0..=3 => return thread.begin(machine, us, location as u32, &behind),
         4..=7 => return thread.end(machine, us),
         8 => (ItemKind::Message, vec![low(if a % 2 == 0 { numbers.string } else { 0 }, b)]),
@@ -133,6 +139,14 @@ fn likely(
         19 => (ItemKind::Attached, vec![a % 8]),
         21 => (ItemKind::AsyncOpen, vec![location, a % 6, ticks(b % 100)]),
         20 => (ItemKind::OpenZone, vec![low(numbers.location, a % 8), ticks(us)]),
+        22..=23 => (ItemKind::GpuZoneBegin, vec![low(context, zone), location]),
+        24 => (ItemKind::GpuZoneEnd, vec![low(context, zone)]),
+        25..=26 => (ItemKind::GpuTimes, vec![low(context, zone), b, c]),
+        27 => (ItemKind::GpuNoTimes, vec![low(context, zone)]),
+        28 => {
+            let clock = low(context, (c % 1000) | ((a % 3) << 31));
+            (ItemKind::GpuCalibration, vec![clock, ticks(b % 100), c])
+        }
         _ => (ItemKind::ThreadEnd, vec![]),
     };
     thread.item(machine, us, kind, &words, &behind);
@@ -153,7 +167,7 @@ fn act(
     us[act.thread] = at;
     let thread = &mut threads[act.thread];
     let [a, b, c] = act.words;
-    match act.what / 23 {
+    match act.what / KINDS {
         0 => thread.words(machine, at, &[a, b, c]),
         1 => thread.words(machine, at, &[ticks(at) << 8 | u64::from(ZONE_END) | a & 63]),
         2 => thread.words(machine, at, &attributes(numbers, act.words)),
@@ -181,8 +195,10 @@ fn act(
                 },
             );
         }
-        5 if act.what.is_multiple_of(23) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
-        5 if act.what % 23 == 1 => {
+        5 if act.what.is_multiple_of(KINDS) => {
+            machine.exit(1, at, (thread.chunk.tid, 100), "thread");
+        }
+        5 if act.what % KINDS == 1 => {
             let record = syscollect_records::TaskRecord {
                 tid: 100,
                 tgid: 100,
@@ -191,8 +207,8 @@ fn act(
             };
             machine.task(1, at, RecordKind::Exec, "other", record);
         }
-        5 if act.what % 23 == 2 => thread.chunk.owner += 1,
-        5 if act.what % 23 == 3 => machine.fork(1, at, 100, (thread.chunk.tid, 100), "born"),
+        5 if act.what % KINDS == 2 => thread.chunk.owner += 1,
+        5 if act.what % KINDS == 3 => machine.fork(1, at, 100, (thread.chunk.tid, 100), "born"),
         _ => likely(machine, thread, at, act, numbers),
     }
 }
@@ -230,7 +246,7 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
 fn log_entries() -> impl Strategy<Value = Vec<(u32, Vec<u32>, Vec<String>)>> {
     let numbers = prop::collection::vec(any::<u32>(), 0..4);
     let strings = prop::collection::vec("[a-z]{0,9}", 0..4);
-    prop::collection::vec((0u32..9, numbers, strings), 0..40)
+    prop::collection::vec((0u32..10, numbers, strings), 0..40)
 }
 
 proptest! {
@@ -288,6 +304,7 @@ proptest! {
                 plot: number(index + 2),
                 lock: number(index + 3),
                 schema: number(index + 4),
+                gpu_contexts: [1, 2],
             };
             likely(&mut machine, &mut thread, us, step, &any);
         }

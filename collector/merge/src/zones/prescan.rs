@@ -7,6 +7,8 @@ use crate::chunk_queue::FromFile;
 use crate::stacks::Stacks;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
+use crate::zones::gpu::placed::{self, GpuPlacing, PlacedGpuZone};
+use crate::zones::gpu::written::{GpuGroup, WrittenGpuWork};
 use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{ItemPart, Parts};
@@ -58,6 +60,10 @@ pub(crate) struct Prescan {
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
+    /// What was written of GPUs, until it has [times](Self::gpu_zones).
+    pub(crate) gpu_work: WrittenGpuWork,
+    /// By ascending ticks.
+    pub(crate) gpu_zones: Vec<PlacedGpuZone>,
     /// Who writes to each lane.
     pub(crate) owners: FxHashMap<Lane, LaneOwners>,
     /// The last name of each thread: by lane and owner.
@@ -94,7 +100,7 @@ impl Prescanner<'_> {
                 }
                 ZoneRecord::Group(_) => {
                     let words = lane_of_file.cursor.group();
-                    self.marker(lane, ticks, &owner, life, words, prescan);
+                    self.placed(lane, ticks, &owner, life, words, prescan);
                     self.group(lane, ticks, &owner, words, prescan);
                 }
             }
@@ -117,9 +123,10 @@ impl Prescanner<'_> {
         }
     }
 
-    /// A marker at another time, which is limited to the life of the thread that places it.
+    /// A marker at another time, which is limited to the life of the thread that places it; or
+    /// what is said of a GPU.
     #[inline]
-    fn marker(
+    fn placed(
         &self,
         lane: Lane,
         stamped: u64,
@@ -129,6 +136,11 @@ impl Prescanner<'_> {
         prescan: &mut Prescan,
     ) {
         let Some(Item::Stamped { event, .. }) = Item::decode(words) else { return };
+        if let Event::Gpu(event) = event {
+            let attribute_words = own_attributes(words);
+            let group = GpuGroup { lane, ticks: stamped, owner: *owner, attribute_words };
+            return prescan.gpu_work.add(group, event);
+        }
         let Event::MarkerAt { schema, phase, at, tid } = event else { return };
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
@@ -229,6 +241,24 @@ fn thread_name(part: &ItemPart, log: &Log, tables: &Tables) -> Option<String> {
 }
 
 impl Prescan {
+    /// Gives what was written of GPUs times: how many items mean nothing, by lane.
+    pub(crate) fn place_gpu_zones(&mut self, placing: &GpuPlacing<'_>) -> FxHashMap<Lane, u64> {
+        self.gpu_zones = placing.place(&mut self.gpu_work);
+        self.gpu_work.take_undecodable()
+    }
+
+    /// Says of zones of GPUs who submitted them.
+    pub(crate) fn find_gpu_threads(
+        &mut self,
+        programs: &Programs,
+        history: &TaskHistory,
+        tables: &Tables,
+    ) {
+        if !self.gpu_zones.is_empty() {
+            placed::find_threads(&mut self.gpu_zones, programs, history, tables);
+        }
+    }
+
     /// Sorts what was found; names go to the rows of their threads.
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
         self.is_whole = true;
