@@ -55,7 +55,45 @@ pub(crate) struct ThreadState {
     pub(crate) refused: Cell<u32>,
     /// How often the ring was announced without an answer.
     pub(crate) announced: Cell<u32>,
+    /// Numbers for zones of GPUs that are this thread's.
+    pub(crate) gpu_numbers: GpuNumbers,
     pub(crate) open: [Cell<OpenZone>; OPEN_ZONES],
+}
+
+/// Numbers that a thread gives away before it needs more: an operation that other CPUs see costs
+/// as much as all the rest of a zone.
+const GPU_NUMBERS: u32 = 1024;
+/// The first number that no thread has.
+static NEXT_GPU_NUMBERS: AtomicU32 = AtomicU32::new(GPU_NUMBERS);
+
+/// Numbers for zones of GPUs, which no other thread gives away.
+pub(crate) struct GpuNumbers {
+    /// The next one; at the end of a block of them there is none.
+    next: Cell<u32>,
+}
+
+impl GpuNumbers {
+    const fn new() -> Self {
+        Self { next: Cell::new(0) }
+    }
+
+    /// A number that no other zone of the process has, until they wrap; never 0.
+    #[inline(always)]
+    pub(crate) fn take(&self) -> u32 {
+        let mut number = self.next.get();
+        if number.is_multiple_of(GPU_NUMBERS) {
+            number = Self::block();
+        }
+        self.next.set(number.wrapping_add(1));
+        number
+    }
+
+    /// The first of a block that is this thread's: of each block the first number is given to
+    /// nobody, so that it stands for the end of the one before.
+    #[cold]
+    fn block() -> u32 {
+        NEXT_GPU_NUMBERS.fetch_add(GPU_NUMBERS, Ordering::Relaxed) + 1
+    }
 }
 
 /// Pages of a thread's state.
@@ -172,6 +210,7 @@ impl ThreadState {
             lost: AtomicU64::new(0),
             refused: Cell::new(0),
             announced: Cell::new(0),
+            gpu_numbers: GpuNumbers::new(),
             open: [const { Cell::new(OpenZone { location: 0, ticks: 0 }) }; OPEN_ZONES],
         }
     }

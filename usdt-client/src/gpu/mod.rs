@@ -77,11 +77,9 @@ pub struct GpuContext {
     name: [u8; NAME_BYTES],
     name_bytes: usize,
     number: CachedNumber,
-    /// The number of the next zone.
-    next_zone: AtomicU32,
 }
 
-/// A zone's number in its context, by which its times are told.
+/// A zone's number in the process, by which its times are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuZoneId(u32);
 
@@ -132,7 +130,6 @@ impl GpuContext {
             name: bytes,
             name_bytes: name.len(),
             number: CachedNumber::new(),
-            next_zone: AtomicU32::new(1),
         }
     }
 
@@ -229,7 +226,7 @@ impl GpuContext {
     #[inline(always)]
     fn write_begin(&self, group: &mut Group, location: u32) -> GpuZoneId {
         let context = self.number(group);
-        let number = self.next_zone.fetch_add(1, Ordering::Relaxed);
+        let number = group.state.gpu_numbers.take();
         let zone = GpuZoneNumber { context, number };
         group.event(Event::Gpu(GpuEvent::ZoneBegin { zone, location }));
         GpuZoneId(number)

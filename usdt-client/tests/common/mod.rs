@@ -143,17 +143,25 @@ fn line(item: &[u64], log: &[u8]) -> String {
             format!("{} {action:?}", name(log, low))
         }
         ItemKind::GpuZoneBegin => {
-            format!("gpu {} begin {} {high}", name(log, low), name(log, item[2] as u32))
+            let (context, place) = (name(log, low), name(log, item[2] as u32));
+            format!("gpu {context} begin {place} {}", in_block(high))
         }
-        ItemKind::GpuZoneEnd => format!("gpu {} end {high}", name(log, low)),
-        ItemKind::GpuTimes => format!("gpu {} times {high} {:?}", name(log, low), &item[2..]),
-        ItemKind::GpuNoTimes => format!("gpu {} no times {high}", name(log, low)),
+        ItemKind::GpuZoneEnd => format!("gpu {} end {}", name(log, low), in_block(high)),
+        ItemKind::GpuTimes => {
+            format!("gpu {} times {} {:?}", name(log, low), in_block(high), &item[2..])
+        }
+        ItemKind::GpuNoTimes => format!("gpu {} no times {}", name(log, low), in_block(high)),
         ItemKind::GpuCalibration => {
             let deviation = high & MAX_DEVIATION;
             format!("gpu {} clock {} is {} within {deviation}", name(log, low), item[2], item[3])
         }
         kind => format!("{kind:?}"),
     }
+}
+
+/// The number of a zone of a GPU within those that its thread has.
+fn in_block(number: u32) -> u32 {
+    number % 1024
 }
 
 fn value(kind: u64, bits: u64) -> String {
