@@ -31,6 +31,7 @@
 
 mod query_ring;
 
+use crate::clock;
 use crate::emit::{self, Group};
 use crate::location::{Location, ZoneLocation};
 use crate::log::{self, CachedNumber};
@@ -247,10 +248,12 @@ impl GpuContext {
     #[cold]
     #[inline(never)]
     fn calibrate_enabled(&self, host: HostTime, gpu: u64, deviation: u64) {
+        // Before all else: a thread's first event takes its time.
+        let now = clock::ticks();
         let Ok(mut group) = emit::group(32) else { return };
         let context = self.number(&group);
         let (clock, host) = match host {
-            HostTime::Now => (HostClock::Ticks, group.state.ticks()),
+            HostTime::Now => (HostClock::Ticks, now),
             HostTime::Ticks(ticks) => (HostClock::Ticks, ticks),
             HostTime::Monotonic(nanoseconds) => (HostClock::Monotonic, nanoseconds),
         };

@@ -304,7 +304,7 @@ mod tests {
         (0..100).for_each(|zone| assert!(ring.take(zone).is_some()));
         let mut asked = Vec::new();
         ring.resolve(|queries, _| asked.push(queries), |_, _| {});
-        assert_eq!(asked, [180..200], "nothing is there, so nothing else is asked for");
+        assert_eq!(asked, vec![180..200_u32], "nothing is there, so nothing else is asked for");
         asked.clear();
         let mut zones = Vec::new();
         ring.resolve(
