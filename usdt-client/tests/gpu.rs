@@ -5,10 +5,10 @@ mod common;
 
 use common::{record, ring_of, scenario, thread_id};
 use syscollect_usdt_client::gpu::{
-    GpuApi, GpuContext, GpuTicks, GpuZoneDetails, GpuZoneId, HostTime,
+    GpuApi, GpuContext, GpuTicks, GpuZoneDetails, GpuZoneId, GpuZoneTag, HostTime,
 };
-use syscollect_usdt_client::location;
 use syscollect_usdt_client::testing::Drain;
+use syscollect_usdt_client::{StaticString, location};
 use syscollect_zone_protocol::{Event, GpuEvent, Item};
 
 #[test]
@@ -20,7 +20,10 @@ fn a_zone_is_submitted_and_its_times_come_later_from_another_thread() {
     queue.calibrate(HostTime::Monotonic(5_000), 77, u64::MAX);
     let (outer, inner) = {
         let outer = queue.begin(location!("frame"));
-        let details = GpuZoneDetails { name: "shadows of 3", text: "2048 x 2048", color: 0xff };
+        static FRAME: StaticString = StaticString::new("Frame");
+        let tag = Some(GpuZoneTag { text: &FRAME, number: 1234 });
+        let (name, text) = ("shadows of 3", "2048 x 2048");
+        let details = GpuZoneDetails { name, text, color: 0xff, tag };
         let inner = queue.begin_with(location!("shadows", 0x12_34_56), &details);
         (outer.id(), inner.id())
     };
@@ -33,6 +36,7 @@ fn a_zone_is_submitted_and_its_times_come_later_from_another_thread() {
             "ZoneName \"shadows of 3\"",
             "ZoneText \"2048 x 2048\"",
             "color 0000ff",
+            "tag Frame 1234",
             "gpu graphics end 2",
             "gpu graphics end 1",
         ]
@@ -77,4 +81,15 @@ fn contexts_of_one_name_are_two_and_no_number_comes_twice() {
         })
         .collect();
     assert!(contexts[0] == contexts[2] && contexts[0] != contexts[1], "{contexts:?}");
+}
+
+#[test]
+fn a_zone_may_have_its_stack() {
+    record();
+    scenario();
+    let queue = GpuContext::new(GpuApi::Custom, "stacks", GpuTicks::NANOSECONDS);
+    drop(queue.begin_with_stack(location!("deep")));
+    let lines = scenario();
+    assert!(lines[0].starts_with("gpu stacks begin deep"), "{lines:?}");
+    assert!(lines[1].starts_with("Stack"), "{lines:?}");
 }

@@ -31,10 +31,13 @@
 
 mod query_ring;
 
+use crate::arch::registers::Registers;
 use crate::clock;
-use crate::emit::{self, Group};
+use crate::emit::{self, Group, StaticString};
 use crate::location::{Location, ZoneLocation};
 use crate::log::{self, CachedNumber};
+use crate::stack::{MAX_ADDRESSES, Stack};
+use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 use syscollect_zone_protocol::log::{self as protocol, EntryWords};
@@ -115,6 +118,23 @@ pub struct GpuZoneDetails<'a> {
     pub text: &'a str,
     /// 0xRRGGBB; 0 leaves it to the location.
     pub color: u32,
+    /// A counted tag: "Frame 1234" is the text "Frame", which is sent once, and a number.
+    pub tag: Option<GpuZoneTag>,
+}
+
+/// A text that occurs often and a number.
+#[derive(Clone, Copy)]
+pub struct GpuZoneTag {
+    /// The text.
+    pub text: &'static StaticString,
+    /// The number.
+    pub number: u64,
+}
+
+impl fmt::Debug for GpuZoneTag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.text.text(), self.number)
+    }
 }
 
 impl GpuContext {
@@ -163,6 +183,14 @@ impl GpuContext {
         GpuZone { context: self, id, _not_send: PhantomData }
     }
 
+    /// Begins a zone and records from where it was called, which takes microseconds.
+    #[inline(always)]
+    pub fn begin_with_stack(&self, location: &'static Location) -> GpuZone<'_> {
+        let id =
+            if crate::enabled() { self.begin_stack_enabled(location) } else { GpuZoneId::INACTIVE };
+        GpuZone { context: self, id, _not_send: PhantomData }
+    }
+
     /// Tells when the GPU did the work of a zone, in its ticks. Once for each zone; from any
     /// thread.
     #[inline(always)]
@@ -207,8 +235,8 @@ impl GpuContext {
         location: &'static Location,
         details: &GpuZoneDetails<'_>,
     ) -> GpuZoneId {
-        let GpuZoneDetails { name, text, color } = *details;
-        let bytes = 24 + 8 + emit::text_bytes(name) + emit::text_bytes(text);
+        let GpuZoneDetails { name, text, color, tag } = *details;
+        let bytes = 24 + 8 + 16 + emit::text_bytes(name) + emit::text_bytes(text);
         let Ok(mut group) = emit::group(bytes) else { return GpuZoneId::INACTIVE };
         let location = location.number(group.arena());
         let id = self.write_begin(&mut group, location);
@@ -221,6 +249,22 @@ impl GpuContext {
         if color != 0 {
             group.attribute(Attribute::Color(color));
         }
+        if let Some(GpuZoneTag { text, number }) = tag {
+            group.tag(TextRole::ZoneText, text, number);
+        }
+        id
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_stack_enabled(&self, location: &'static Location) -> GpuZoneId {
+        let mut addresses = [0; MAX_ADDRESSES];
+        let stack = Stack::of_callers(&Registers::here(), &mut addresses);
+        let bytes = 24 + emit::stack_bytes(stack.addresses().len());
+        let Ok(mut group) = emit::group(bytes) else { return GpuZoneId::INACTIVE };
+        let location = location.number(group.arena());
+        let id = self.write_begin(&mut group, location);
+        group.stack(stack.addresses(), stack.ending());
         id
     }
 
