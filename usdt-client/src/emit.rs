@@ -30,8 +30,8 @@ use crate::thread::{self, OPEN_ZONES, OpenZone, Prepared, RingMemory, ThreadStat
 use core::sync::atomic::Ordering;
 use syscollect_zone_protocol::log::EntryWords;
 use syscollect_zone_protocol::{
-    self as protocol, Attribute, Event, Item, StackEnding, TextRole, ValueType, stack_words,
-    text_words,
+    self as protocol, Attribute, Event, GpuEvent, Item, ItemWords, StackEnding, TextRole,
+    ValueType, stack_words, text_words,
 };
 
 /// Bytes of text that one event may carry; the rest is cut.
@@ -223,6 +223,12 @@ impl Group {
         self.item(Item::Stamped { ticks, event });
     }
 
+    /// Writes an event of a GPU with the time that it is now.
+    #[inline(always)]
+    pub(crate) fn gpu_event(&mut self, event: GpuEvent) {
+        self.words(event.encode(self.state.ticks()));
+    }
+
     /// Writes more of the event before.
     #[inline(always)]
     pub(crate) fn attribute(&mut self, attribute: Attribute) {
@@ -262,7 +268,11 @@ impl Group {
 
     #[inline(always)]
     fn item(&mut self, item: Item) {
-        let words = item.encode();
+        self.words(item.encode());
+    }
+
+    #[inline(always)]
+    fn words(&mut self, words: ItemWords) {
         debug_assert!(self.entered.room() >= words.len() as u64 * 8);
         // SAFETY: a group is only made of a thread with a ring, and whoever made this one asked for
         // as much room as its items take.

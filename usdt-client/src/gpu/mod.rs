@@ -42,7 +42,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 use syscollect_zone_protocol::log::{self as protocol, EntryWords};
 use syscollect_zone_protocol::{
-    Attribute, Event, GpuEvent, GpuZoneNumber, HostClock, MAX_DEVIATION, TextRole,
+    Attribute, GpuEvent, GpuZoneNumber, HostClock, MAX_DEVIATION, TextRole,
 };
 
 pub use query_ring::{QueryPair, QueryRing, QueryTimes};
@@ -273,7 +273,7 @@ impl GpuContext {
         let context = self.number(group);
         let number = group.state.gpu_numbers.take();
         let zone = GpuZoneNumber { context, number };
-        group.event(Event::Gpu(GpuEvent::ZoneBegin { zone, location }));
+        group.gpu_event(GpuEvent::ZoneBegin { zone, location });
         GpuZoneId(number)
     }
 
@@ -302,7 +302,7 @@ impl GpuContext {
             HostTime::Monotonic(nanoseconds) => (HostClock::Monotonic, nanoseconds),
         };
         let deviation = u32::try_from(deviation).unwrap_or(MAX_DEVIATION).min(MAX_DEVIATION);
-        group.event(Event::Gpu(GpuEvent::Calibration { context, clock, deviation, host, gpu }));
+        group.gpu_event(GpuEvent::Calibration { context, clock, deviation, host, gpu });
     }
 
     /// Writes what is said of a zone.
@@ -310,7 +310,7 @@ impl GpuContext {
     fn write(&self, event: impl FnOnce(GpuZoneNumber) -> GpuEvent, GpuZoneId(number): GpuZoneId) {
         if let Ok(mut group) = emit::group(32) {
             let context = self.number(&group);
-            group.event(Event::Gpu(event(GpuZoneNumber { context, number })));
+            group.gpu_event(event(GpuZoneNumber { context, number }));
         }
     }
 

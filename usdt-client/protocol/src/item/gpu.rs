@@ -4,7 +4,7 @@
 //! begins and ends to do so; what the GPU's clock was comes later, from any thread, in any order,
 //! or never.
 
-use super::{ItemKind, MAX_ITEM_WORDS, halves, high, low};
+use super::{ItemKind, ItemWords, MAX_ITEM_WORDS, halves, high, low};
 use crate::HostClock;
 
 /// The longest deviation of a calibration that can be said, nanoseconds.
@@ -76,6 +76,16 @@ pub enum GpuEvent {
 }
 
 impl GpuEvent {
+    /// Its item's words, as [`Item::encode`](super::Item::encode) makes them, which is too large to
+    /// be inlined where a zone counts nanoseconds.
+    #[inline(always)]
+    pub fn encode(self, ticks: u64) -> ItemWords {
+        let mut words = [0; MAX_ITEM_WORDS];
+        let (kind, length) = self.write(&mut words);
+        words[0] = ticks << 8 | kind as u64;
+        ItemWords { words, length }
+    }
+
     /// Writes the words behind the first; the kind, and how many words there are in all.
     #[inline(always)]
     pub(super) fn write(self, words: &mut [u64; MAX_ITEM_WORDS]) -> (ItemKind, usize) {

@@ -138,6 +138,9 @@ proptest! {
         rest in prop::collection::vec(any::<u64>(), 0..4),
     ) {
         let words = item.encode();
+        if let Item::Stamped { ticks, event: Event::Gpu(event) } = item {
+            prop_assert_eq!(event.encode(ticks), words);
+        }
         prop_assert_eq!(item_words(words[0]), Some(words.len()));
         prop_assert_eq!(is_stamped(words[0]), matches!(item, Item::Stamped { .. }));
         // Bit for bit, because a number need not equal itself.
