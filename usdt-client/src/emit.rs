@@ -223,6 +223,20 @@ impl Group {
         self.item(Item::Stamped { ticks, event });
     }
 
+    /// Writes a zone's beginning with the time that it is now, and returns that time.
+    #[inline(always)]
+    pub(crate) fn zone_begin(&mut self, location: u32, depth: u32) -> u64 {
+        let ticks = self.state.ticks();
+        self.words(ItemWords::zone_begin(ticks, location, depth));
+        ticks
+    }
+
+    /// Writes a zone's end with the time that it is now.
+    #[inline(always)]
+    pub(crate) fn zone_end(&mut self, depth: u32) {
+        self.words(ItemWords::zone_end(self.state.ticks(), depth as u8));
+    }
+
     /// Writes an event of a GPU with the time that it is now.
     #[inline(always)]
     pub(crate) fn gpu_event(&mut self, event: GpuEvent) {

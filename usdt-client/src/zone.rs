@@ -9,7 +9,7 @@ use crate::text::TextBuffer;
 use crate::thread;
 use core::fmt;
 use core::marker::PhantomData;
-use syscollect_zone_protocol::{Attribute, Event, TextRole, ZONE_VALUE};
+use syscollect_zone_protocol::{Attribute, TextRole, ZONE_VALUE};
 
 /// A zone that was begun by hand: give it to [`end`] on the same thread.
 ///
@@ -119,7 +119,7 @@ pub(crate) fn begin_stack_at(place: &impl ZoneLocation, registers: &Registers) -
 fn write_begin(group: &mut emit::Group, location: u32) -> ZoneToken {
     let state = group.state;
     let depth = state.depth.get();
-    let ticks = group.event(Event::ZoneBegin { location, depth });
+    let ticks = group.zone_begin(location, depth);
     ZoneToken(state.push(location, ticks))
 }
 
@@ -150,7 +150,7 @@ fn end_active(ZoneToken(depth): ZoneToken) {
     }
     match emit::group(8) {
         Ok(mut group) => {
-            group.event(Event::ZoneEnd { depth: depth as u8 });
+            group.zone_end(depth);
             state.depth.set(depth);
         }
         Err(refused) => {

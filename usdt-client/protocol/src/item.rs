@@ -324,6 +324,23 @@ pub struct ItemWords {
     length: usize,
 }
 
+impl ItemWords {
+    /// Those of a zone's beginning, as [`Item::encode`] makes them, which is too large to be inlined
+    /// where a zone counts nanoseconds.
+    #[inline(always)]
+    pub fn zone_begin(ticks: u64, location: u32, depth: u32) -> Self {
+        let first = ticks << 8 | ItemKind::ZoneBegin as u64;
+        Self { words: [first, halves(location, depth), 0, 0], length: 2 }
+    }
+
+    /// Those of a zone's end, in the same way.
+    #[inline(always)]
+    pub fn zone_end(ticks: u64, depth: u8) -> Self {
+        let first = ticks << 8 | u64::from(ZONE_END | depth & ZONE_END_DEPTH);
+        Self { words: [first, 0, 0, 0], length: 1 }
+    }
+}
+
 impl core::ops::Deref for ItemWords {
     type Target = [u64];
 

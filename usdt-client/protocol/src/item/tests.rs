@@ -141,6 +141,12 @@ proptest! {
         if let Item::Stamped { ticks, event: Event::Gpu(event) } = item {
             prop_assert_eq!(event.encode(ticks), words);
         }
+        if let Item::Stamped { ticks, event: Event::ZoneBegin { location, depth } } = item {
+            prop_assert_eq!(ItemWords::zone_begin(ticks, location, depth), words);
+        }
+        if let Item::Stamped { ticks, event: Event::ZoneEnd { depth } } = item {
+            prop_assert_eq!(ItemWords::zone_end(ticks, depth), words);
+        }
         prop_assert_eq!(item_words(words[0]), Some(words.len()));
         prop_assert_eq!(is_stamped(words[0]), matches!(item, Item::Stamped { .. }));
         // Bit for bit, because a number need not equal itself.
