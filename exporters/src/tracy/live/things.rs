@@ -166,6 +166,7 @@ fn location(job: &GpuJob, catalogue: &mut Catalogue, tables: &Tables) -> tracy::
             None => (format!("{name} [failed]"), RED),
         },
         GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
+        GpuJobEnd::Untimed => (format!("{name} [without times]"), RED),
         GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
     };
     let (name, nothing) = (Some(catalogue.text(&name)), catalogue.text(""));
