@@ -27,6 +27,18 @@ pub(super) fn print_head(report: &Report, out: &mut Printer) {
         let why = shown(&format!("{by}{reason}"));
         let why = if why.is_empty() { "of a recording that went on".to_owned() } else { why };
         out.line(&format!("{:<10} {why}", "Snapshot"));
+        // A part of one says how long it is, and not how long the recording was.
+        match report.recorded_ns {
+            Some(_) if !trigger.is_empty() => out.line(&format!(
+                "{:<10} --around 2s tells of the moment for which it was taken alone",
+                ""
+            )),
+            None => out.line(&format!(
+                "{:<10} who slept all the time, without an event, is told where its end is told of",
+                ""
+            )),
+            Some(_) => {}
+        }
     }
     let Recording { complete, reached_max_size, .. } = report.recording;
     let cut = match (complete, reached_max_size) {
