@@ -57,6 +57,21 @@ impl FrameSet {
     }
 }
 
+/// One frame ends of a set whose name is known only now; the main set's name is empty.
+pub fn mark_dynamic(name: &str) {
+    if !crate::enabled() {
+        return;
+    }
+    match emit::group(16) {
+        Ok(mut group) => {
+            let set = emit::string(group.arena(), name);
+            group.event(Event::Frame { set, phase: FramePhase::Mark });
+        }
+        Err(EmitRefusal::Fallback(_)) => fallback::frame(name),
+        Err(_) => {}
+    }
+}
+
 /// A frame of a set with gaps; ends when dropped, on any thread.
 #[must_use = "the frame ends when its guard is dropped"]
 pub struct Frame {

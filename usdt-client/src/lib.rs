@@ -75,7 +75,7 @@ mod fallback;
 #[doc(hidden)]
 pub mod ffi;
 mod fork;
-mod frame;
+pub mod frame;
 pub mod gpu;
 mod identity;
 mod location;
@@ -85,7 +85,7 @@ mod marker;
 mod memory;
 pub mod message;
 mod open_async;
-mod plot;
+pub mod plot;
 mod recording;
 #[doc(hidden)]
 pub mod ring;
@@ -105,7 +105,7 @@ pub use clock::{ordered_ticks, ticks};
 pub use counter::Counter;
 pub use emit::{MAX_TEXT, StaticString, Value};
 pub use frame::{Frame, FrameSet};
-pub use location::{DynamicLocation, Location};
+pub use location::{CachedLocation, DynamicLocation, Location};
 pub use marker::{Field, FieldValue, MAX_FIELDS, Schema, When};
 pub use message::set_thread_name;
 pub use plot::Plot;

@@ -113,6 +113,36 @@ impl ZoneLocation for DynamicLocation<'_> {
     }
 }
 
+/// A [`DynamicLocation`] that is used again and again: its number is cached, so that a use costs what
+/// that of a [`Location`] does. For other languages' clients, which keep it as long as they need.
+pub struct CachedLocation<'a> {
+    location: DynamicLocation<'a>,
+    number: CachedNumber,
+}
+
+impl<'a> CachedLocation<'a> {
+    /// A place with no number yet.
+    pub const fn new(location: DynamicLocation<'a>) -> Self {
+        Self { location, number: CachedNumber::new() }
+    }
+
+    /// The place.
+    pub fn location(&self) -> DynamicLocation<'a> {
+        self.location
+    }
+}
+
+impl ZoneLocation for CachedLocation<'_> {
+    fn definition(&self) -> DynamicLocation<'_> {
+        self.location
+    }
+
+    #[inline(always)]
+    fn number(&self, arena: &Arena) -> u32 {
+        self.number.or_define(arena, || self.location.number(arena))
+    }
+}
+
 /// The path of the function around a macro, from the type name of an item in it.
 #[doc(hidden)]
 pub fn function_around<T>(_item: T) -> &'static str {

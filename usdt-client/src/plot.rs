@@ -34,6 +34,14 @@ impl Plot {
     }
 }
 
+/// Records what the number of a plot is now whose name is known only now.
+#[inline(always)]
+pub fn set_dynamic(name: &str, unit: &str, value: Value) {
+    if crate::enabled() {
+        record(&CachedNumber::new(), name, unit, value);
+    }
+}
+
 /// Records a value of the plot of that name and unit; its number is cached.
 #[inline(always)]
 pub(crate) fn record(cached: &CachedNumber, name: &str, unit: &str, value: Value) {

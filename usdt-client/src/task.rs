@@ -1,6 +1,6 @@
 //! Async zones: they belong to a task, may overlap, and may end on another thread.
 
-use crate::location::{Location, ZoneLocation};
+use crate::location::{CachedLocation, Location, ZoneLocation};
 use crate::open_async::OpenAsyncZone;
 use crate::{arena, emit};
 use core::future::Future;
@@ -72,14 +72,28 @@ impl AsyncZone {
         }
     }
 
+    /// Begins a zone at a place that was known only at run time.
+    #[inline(always)]
+    pub fn begin_cached(
+        location: &CachedLocation<'_>,
+        task: Option<&Task<'_>>,
+        text: &str,
+    ) -> Self {
+        if crate::enabled() {
+            Self::begin_enabled(location, task, text)
+        } else {
+            Self { number: 0 }
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn begin_enabled(location: &'static Location, task: Option<&Task<'_>>, text: &str) -> Self {
+    fn begin_enabled(place: &impl ZoneLocation, task: Option<&Task<'_>>, text: &str) -> Self {
         let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else {
             return Self { number: 0 };
         };
         let number = next_number();
-        let place = location.number(group.arena());
+        let place = place.number(group.arena());
         let (task, name) =
             task.map_or((0, 0), |task| (task.number, emit::string(group.arena(), task.name)));
         let began = group.event(Event::AsyncBegin { location: place, zone: number, task });

@@ -3,7 +3,7 @@
 use crate::arch::registers::Registers;
 use crate::emit::{self, EmitRefusal, StaticString, Value};
 use crate::fallback;
-use crate::location::{DynamicLocation, Location, ZoneLocation};
+use crate::location::{CachedLocation, DynamicLocation, Location, ZoneLocation};
 use crate::stack::{MAX_ADDRESSES, Stack};
 use crate::text::TextBuffer;
 use crate::thread;
@@ -55,6 +55,12 @@ pub fn begin_with_stack(location: &'static Location) -> ZoneToken {
 /// Begins a zone at a place that is known only now.
 #[inline(always)]
 pub fn begin_dynamic(location: &DynamicLocation<'_>) -> ZoneToken {
+    if crate::enabled() { begin_at(location) } else { ZoneToken::INACTIVE }
+}
+
+/// Begins a zone at a place that was known only at run time, and is used again and again.
+#[inline(always)]
+pub fn begin_cached(location: &CachedLocation<'_>) -> ZoneToken {
     if crate::enabled() { begin_at(location) } else { ZoneToken::INACTIVE }
 }
 
@@ -304,6 +310,18 @@ fn set_field(token: ZoneToken, name: &'static StaticString, value: Value) {
         let name = name.number(group.arena());
         group.value(name, value);
     });
+}
+
+/// Adds a number that has a name, which is known only now, to the zone of that token.
+#[cold]
+#[inline(never)]
+pub fn set_field_dynamic(token: ZoneToken, name: &str, value: Value) {
+    if token.is_active() && !cfg!(feature = "off") {
+        annotate(token, 16, |group| {
+            let name = emit::string(group.arena(), name);
+            group.value(name, value);
+        });
+    }
 }
 
 #[cold]
