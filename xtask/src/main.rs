@@ -16,6 +16,7 @@ mod ci;
 mod cut;
 mod dist;
 mod engine;
+mod examples;
 mod fuzz;
 mod layouts;
 mod privileged;
@@ -58,6 +59,12 @@ enum Command {
     Dist(dist::Arguments),
     /// Everything that .ci/run does after `cargo test`.
     Ci,
+    /// Build, record and read back programs of other languages that mark what they do (needs root).
+    Examples {
+        /// The program that records; built if none is given.
+        #[arg(long)]
+        syscollect: Option<std::path::PathBuf>,
+    },
     /// Give what reads foreign bytes arbitrary ones, found by libFuzzer.
     Fuzz(fuzz::Arguments),
     /// Look for habits that no other tool checks: long files, marks of unfinished work.
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
         Command::Bpf { check } => bpf::run(check),
         Command::Ci => ci::run(),
         Command::Dist(arguments) => dist::run(&arguments),
+        Command::Examples { syscollect } => examples::run(syscollect.as_deref()),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),

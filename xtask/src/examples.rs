@@ -1,0 +1,75 @@
+//! `cargo xtask examples`: programs of other languages that mark what they do, built as a new user
+//! builds them, recorded, and read back: counts of both sides are the same.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::process::{output_of, output_within, root};
+use crate::report::{Outcome, Report};
+
+/// How long a recording of an example may take.
+const LIMIT: Duration = Duration::from_secs(100);
+/// What the example in Python marks by these names.
+const ZONES: [&str; 3] = ["frame", "update", "checked"];
+
+/// Builds, records and reads back each example.
+pub(crate) fn run(syscollect: Option<&Path>) -> Result<()> {
+    let mut report = Report::default();
+    report.step("Python", || python(syscollect));
+    report.finish("examples")
+}
+
+/// In an environment that has only pip.
+fn python(syscollect: Option<&Path>) -> Result<Outcome> {
+    let folder = tempfile::tempdir()?;
+    let environment = folder.path().join("environment");
+    let made = Command::new("python3").args(["-m", "venv"]).arg(&environment).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        return Ok(Outcome::NotOffered("python3 with venv and pip is not there".to_owned()));
+    }
+    let syscollect = match syscollect {
+        Some(program) => program.to_path_buf(),
+        None => built()?,
+    };
+    let package = root().join("usdt-client/python");
+    let pip = environment.join("bin/pip");
+    output_of(Command::new(pip).args(["install", "--quiet"]).arg(&package))?;
+    let python = environment.join("bin/python3");
+    let tests = ["-m", "unittest", "discover", "-s"];
+    output_within(LIMIT, Command::new(&python).args(tests).arg(package.join("tests")))?;
+
+    let capture = folder.path().join("python.syscap");
+    let mut record = Command::new(&syscollect);
+    record.arg("record").arg("-o").arg(&capture).arg("--").arg(&python);
+    record.arg(package.join("examples/frames.py")).arg("100");
+    let printed = output_within(LIMIT, &mut record)?.stdout;
+    let printed = String::from_utf8_lossy(&printed);
+    let marked = printed.lines().find(|line| line.starts_with('{')).context("it marked nothing")?;
+    let marked: Value = serde_json::from_str(marked)?;
+
+    let report = output_of(Command::new(&syscollect).args(["report", "--json"]).arg(&capture))?;
+    let report: Value = serde_json::from_slice(&report.stdout)?;
+    let mut counted = Vec::new();
+    for name in ZONES {
+        let recorded = recorded(&report, name);
+        ensure!(marked[name] == recorded, "{name}: {} marked, {recorded} recorded", marked[name]);
+        counted.push(format!("{name} {recorded}"));
+    }
+    Ok(Outcome::Passed(format!("marked and recorded: {}", counted.join(", "))))
+}
+
+/// How many slices of that name the report has.
+fn recorded(report: &Value, name: &str) -> u64 {
+    let rows = report["slices"]["rows"].as_array();
+    let of_name = rows.into_iter().flatten().filter(|row| row["name"] == name);
+    of_name.filter_map(|row| row["count"].as_u64()).sum()
+}
+
+fn built() -> Result<PathBuf> {
+    output_of(crate::privileged::context::cargo().args(["build", "--quiet", "--release"]))?;
+    Ok(root().join("target/release/syscollect"))
+}
