@@ -46,6 +46,33 @@ pub enum HandshakeError {
     },
 }
 
+impl HandshakeError {
+    /// What is answered; whoever is no viewer gets nothing.
+    pub const fn answer(self) -> &'static [u8] {
+        match self {
+            Self::NotTracy => &[],
+            Self::Version { .. } => &[MISMATCH],
+        }
+    }
+}
+
+/// Whether who begins so, as far as it has come, is a viewer that would be welcome.
+///
+/// ```
+/// use syscollect_tracy_protocol::{HandshakeError, greet};
+///
+/// assert_eq!(greet(b"TracyPrf"), Ok(()));
+/// assert_eq!(greet(b"GET /"), Err(HandshakeError::NotTracy));
+/// assert_eq!(greet(b"TracyPrf\x01\0\0\0").unwrap_err().answer(), [2]);
+/// ```
+///
+/// # Errors
+///
+/// It is no viewer, or of another version.
+pub fn greet(hello: &[u8]) -> Result<(), HandshakeError> {
+    read_hello(hello).map(drop)
+}
+
 /// What is said of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {

@@ -29,7 +29,7 @@ pub use catalogue::{
     PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
 };
 pub use event::{Event, Job, LockAction, Memory, Message, Switch, ZoneWords};
-pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement};
+pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement, greet};
 pub use lz4::MOST_RAW;
 pub use session::{Counts, Limits, Received, Session};
 pub use version::{Kind, Query, Version};

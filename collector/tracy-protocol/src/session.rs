@@ -4,7 +4,7 @@
 use crate::answers::{Asked, QUERY};
 use crate::catalogue::{Catalogue, FrameRow};
 use crate::event::{Event, Message};
-use crate::handshake::{Beginning, HELLO, HandshakeError, Host, MISMATCH, read_hello, welcome};
+use crate::handshake::{Beginning, HELLO, HandshakeError, Host, read_hello, welcome};
 use crate::lz4::Packer;
 use crate::picture::Picture;
 use crate::version::{Kind, Query, Version};
@@ -242,11 +242,8 @@ impl Session {
                         }
                     }
                     Err(error) => {
-                        let told = match error {
-                            HandshakeError::NotTracy => vec![],
-                            HandshakeError::Version { .. } => vec![MISMATCH],
-                        };
-                        self.state = State::Over(Output { bytes: told, sent: 0 });
+                        let bytes = error.answer().to_vec();
+                        self.state = State::Over(Output { bytes, sent: 0 });
                         Err(error)
                     }
                 }

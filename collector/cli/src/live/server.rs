@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use syscollect_tracy_protocol::{HELLO, NOT_AVAILABLE, Received, Session};
+use syscollect_tracy_protocol::{HELLO, HandshakeError, NOT_AVAILABLE, Received, Session, greet};
 
 /// Connections that have not said who they are; the oldest gives way to a new one.
 const MOST_WAITING: usize = 16;
@@ -129,6 +129,10 @@ impl Server {
                 {
                     self.waiting.push_back(waiting);
                 }
+                // What is no viewer is known by its first bytes.
+                Ok(_) if greet(&waiting.hello) == Err(HandshakeError::NotTracy) => {
+                    self.refuse(waiting.from, &HandshakeError::NotTracy.to_string());
+                }
                 Ok(_) if waiting.hello.len() == HELLO => self.welcome(waiting, session),
                 _ => {}
             }
@@ -139,8 +143,12 @@ impl Server {
         let Waiting { mut stream, from, hello, .. } = waiting;
         if self.viewer.is_some() {
             // It is closed whether it hears that or not.
-            let _ = stream.write(&[NOT_AVAILABLE]);
-            return self.refuse(from, "there is another viewer");
+            let (answer, why) = match greet(&hello) {
+                Ok(()) => (&[NOT_AVAILABLE][..], "there is another viewer".into()),
+                Err(error) => (error.answer(), error.to_string()),
+            };
+            let _ = stream.write(answer);
+            return self.refuse(from, &why);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         session.connect(now.map_or(0, |now| now.as_secs()));
@@ -267,4 +275,98 @@ impl Viewer {
 
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_tracy_protocol::Host;
+
+    struct Peers {
+        server: Server,
+        session: Session,
+    }
+
+    impl Peers {
+        fn new() -> Self {
+            let server = Server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            Self { server, session: Session::new(Host::default(), 0) }
+        }
+
+        fn connect(&self, hello: &[u8]) -> TcpStream {
+            let mut stream = TcpStream::connect(self.server.address()).unwrap();
+            stream.write_all(hello).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        }
+
+        /// What it hears until there are so many bytes, or it is closed; `None` where neither comes
+        /// in that time.
+        fn hear(
+            &mut self,
+            stream: &mut TcpStream,
+            most: usize,
+            within: Duration,
+        ) -> Option<Vec<u8>> {
+            let (begun, mut heard) = (Instant::now(), Vec::new());
+            while begun.elapsed() < within {
+                self.server.step(&mut self.session);
+                let mut bytes = [0; 1024];
+                match stream.read(&mut bytes) {
+                    Ok(0) => return Some(heard),
+                    Ok(read) => heard.extend_from_slice(&bytes[..read]),
+                    Err(error) if is_later(&error) => {}
+                    // Closed with something unread.
+                    Err(_) => return Some(heard),
+                }
+                if heard.len() >= most {
+                    return Some(heard);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            None
+        }
+    }
+
+    const RIGHT: &[u8] = b"TracyPrf\x52\0\0\0";
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn who_is_no_viewer_of_ours_hears_so_whether_another_is_there_or_not() {
+        let mut peers = Peers::new();
+        // It stays while the others come.
+        let mut first = None;
+        for is_watched in [false, true] {
+            let other = &b"TracyPrf\x51\0\0\0"[..];
+            for (hello, answer) in [(other, &[2][..]), (b"GET / HTTP/1.1\r\n", &[]), (b"GET", &[])]
+            {
+                let mut stream = peers.connect(hello);
+                let heard = peers.hear(&mut stream, usize::MAX, SOON);
+                assert_eq!(heard.as_deref(), Some(answer), "{hello:?}, {is_watched}");
+                assert_eq!(peers.server.has_viewer(), is_watched);
+            }
+            if !is_watched {
+                let mut viewer = peers.connect(RIGHT);
+                let heard = peers.hear(&mut viewer, 1, SOON).expect("it is welcome");
+                assert_eq!(heard[0], 1);
+                first = Some(viewer);
+            }
+        }
+        let mut second = peers.connect(RIGHT);
+        let heard = peers.hear(&mut second, usize::MAX, SOON);
+        assert_eq!(heard.as_deref(), Some(&[NOT_AVAILABLE][..]));
+        drop(first);
+    }
+
+    #[test]
+    fn half_a_hello_and_silence_keeps_no_viewer_out_and_is_closed() {
+        let mut peers = Peers::new();
+        let mut silent = peers.connect(&RIGHT[..5]);
+        assert_eq!(peers.hear(&mut silent, 1, Duration::from_millis(100)), None);
+        let mut viewer = peers.connect(RIGHT);
+        assert_eq!(peers.hear(&mut viewer, 1, SOON).expect("it is welcome")[0], 1);
+        let heard = peers.hear(&mut silent, 1, LONGEST_HELLO + SOON);
+        assert_eq!(heard.as_deref(), Some(&[][..]));
+        assert!(peers.server.has_viewer());
+    }
 }
