@@ -67,5 +67,6 @@ pub use report::{Family, ProcessFilter};
 pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
 pub use tracy::{
-    TracyCompression, TracyExporter, TracyLayout, TracyLive, TracyOptionError, TracyOptions,
+    CodeToName, TracyCompression, TracyExporter, TracyLayout, TracyLive, TracyOptionError,
+    TracyOptions,
 };

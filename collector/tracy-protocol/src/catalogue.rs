@@ -269,6 +269,11 @@ impl Catalogue {
         self.frames.insert(address, row);
     }
 
+    /// The file of code at an address.
+    pub fn image(&self, address: u64) -> Option<Box<str>> {
+        self.frames.get(&address).map(|row| row.image.clone())
+    }
+
     /// The functions of an address may still be found: whoever asks for them waits for that.
     pub fn may_be_named(&mut self, address: u64) {
         self.unnamed.insert(address);

@@ -62,7 +62,7 @@ mod threads;
 mod wire;
 mod zones;
 
-pub use live::TracyLive;
+pub use live::{CodeToName, TracyLive};
 pub use options::{TracyCompression, TracyLayout, TracyOptionError, TracyOptions};
 
 use crate::process_filter::concerning;

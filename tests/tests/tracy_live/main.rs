@@ -3,4 +3,5 @@
 mod connection;
 mod expected;
 mod hostile;
+mod named;
 mod replayed;

@@ -3,6 +3,7 @@
 use super::announce::Announcer;
 use super::server::Server;
 use crate::confine;
+use crate::record::flight::LiveNames;
 use anyhow::{Context, Result, anyhow};
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use syscollect_activity::UnnamedPlaces;
 use syscollect_capture::{Teed, Watched};
-use syscollect_exporters::TracyLive;
+use syscollect_exporters::{CodeToName, TracyLive};
 use syscollect_merge::{Live, play_live};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
 use syscollect_playback::Stopped;
@@ -21,6 +23,10 @@ use syscollect_playback::Stopped;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a viewer may take to ask for what it still wants when the recorder ends.
 const LONGEST_END: Duration = Duration::from_secs(3);
+/// How long names are looked for then.
+const LONGEST_NAMING: Duration = Duration::from_secs(1);
+/// Places whose names are looked for at a time: the first names should come soon.
+const MOST_NAMED: usize = 500;
 
 /// The thread that tells viewers.
 pub(super) struct Follower {
@@ -34,13 +40,14 @@ impl Follower {
         watched: Watched,
         server: Server,
         announcer: Option<Announcer>,
+        names: LiveNames,
     ) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("live".into());
         let thread = thread.spawn(move || {
             confine::to_waiting();
-            follow(&watched, server, announcer, &over);
+            follow(&watched, server, announcer, names, &over);
         });
         Ok(Self { is_over, thread: thread.context("cannot start a thread")? })
     }
@@ -81,9 +88,11 @@ fn follow(
     watched: &Watched,
     mut server: Server,
     mut announcer: Option<Announcer>,
+    mut names: LiveNames,
     is_over: &AtomicBool,
 ) {
     let live = SharedLive::default();
+    live.0.borrow_mut().find_names();
     let shared = live.clone();
     let played = play_live(&mut live.clone(), |player| {
         while !is_over.load(Ordering::Relaxed) {
@@ -91,6 +100,7 @@ fn follow(
             play(watched, player)?;
             let mut live = shared.0.borrow_mut();
             server.step(live.session());
+            find_names(&mut live, &mut names);
             if let Some(announcer) = &mut announcer {
                 announcer.step(server.has_viewer());
             }
@@ -102,12 +112,42 @@ fn follow(
         Err(never) => match never {},
     }
     let mut live = live.0.borrow_mut();
-    let session = live.session();
-    session.finish();
+    live.session().finish();
     let begun = Instant::now();
     while server.has_viewer() && begun.elapsed() < LONGEST_END {
-        server.step(session);
+        server.step(live.session());
+        match begun.elapsed() < LONGEST_NAMING {
+            true => find_names(&mut live, &mut names),
+            false => live.give_up_names(),
+        }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Tells names that were found, and has those looked for that the viewer asked for since.
+fn find_names(live: &mut TracyLive, names: &mut LiveNames) {
+    let was_busy = names.is_busy();
+    if let Some(tables) = names.take() {
+        live.add_names(&tables);
+    }
+    if names.is_busy() {
+        return;
+    }
+    if was_busy {
+        // Whoever looked is gone, or has told all by now.
+        live.add_names(&[]);
+    }
+    let wanted = live.take_to_name(MOST_NAMED);
+    let places = wanted.into_iter().map(|code| {
+        let CodeToName { path, build_id, is_kernel, offsets } = code;
+        UnnamedPlaces { path, build_id, is_kernel, offsets }
+    });
+    let places: Vec<UnnamedPlaces> = places.collect();
+    if !places.is_empty() {
+        names.ask(places);
+    }
+    if !names.is_busy() {
+        live.add_names(&[]);
     }
 }
 

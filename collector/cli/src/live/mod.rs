@@ -72,7 +72,7 @@ pub(crate) fn run(args: LiveArgs, program_start: Instant) -> Result<ExitCode> {
              neither encryption nor passwords"
         );
     }
-    let follower = Follower::begin(flight.watched(), server, announcer)?;
+    let follower = Follower::begin(flight.watched(), server, announcer, flight.names()?)?;
     while let Ok(event) = events.recv() {
         match event {
             StopEvent::Signal(Stop::User1) => flight.snapshot("SIGUSR1"),

@@ -1,10 +1,13 @@
 //! Stacks, and the functions at their addresses.
 
+use super::names::{CodeToName, LiveNames, ModuleToName};
 use crate::tracy::strings::clean;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Frame, FrameId, ModuleId, ModuleKind, StackId, StringId, Tables};
+use syscollect_model::{
+    BuildId, Frame, FrameId, ModuleId, ModuleKind, StackId, StringId, Symbol, SymbolTable, Tables,
+};
 use syscollect_tracy_protocol as tracy;
-use syscollect_tracy_protocol::{Catalogue, FrameRow, LineRow};
+use syscollect_tracy_protocol::{Catalogue, FrameRow, LineRow, Session};
 
 /// Where addresses begin that stand for places in programs, and for functions; those of the kernel
 /// have the highest bit. They are none of any process: each stands for a row.
@@ -30,6 +33,10 @@ pub(super) struct LiveCode {
     stacks: Vec<Option<Option<tracy::StackId>>>,
     places: FxHashMap<Box<[FrameId]>, u64>,
     functions: FxHashMap<FunctionKey, u64>,
+    /// Functions that were found when a viewer asked: by their image, where they begin, and name.
+    found: FxHashMap<(Box<str>, u64, Box<str>), u64>,
+    /// Where somebody finds names.
+    names: Option<LiveNames>,
     nowhere: Option<tracy::StackId>,
 }
 
@@ -93,7 +100,75 @@ impl LiveCode {
         let lines = frames.iter().map(|frame| self.line(*frame, kernel, tables)).collect();
         catalogue.frame(address, FrameRow { image: image(outer, tables), lines });
         self.places.insert(frames.into(), address);
+        if let (Some(names), Some(module)) = (&mut self.names, to_name(outer, tables)) {
+            names.add(address, module, outer.offset);
+            catalogue.may_be_named(address);
+        }
         address
+    }
+
+    /// From now on somebody finds names.
+    pub(super) fn find_names(&mut self) {
+        self.names.get_or_insert_default();
+    }
+
+    /// Places whose names the session's viewer waits for, so many at most.
+    pub(super) fn take_to_name(&mut self, session: &mut Session, most: usize) -> Vec<CodeToName> {
+        let Some(names) = &mut self.names else { return Vec::new() };
+        if !session.is_watched() {
+            names.forget_wanted();
+        }
+        names.want(session.take_to_name());
+        names.ask(most)
+    }
+
+    /// What was found of all that was to be named.
+    pub(super) fn add_names(&mut self, session: &mut Session, tables: &[SymbolTable]) {
+        let Some(names) = &mut self.names else { return };
+        for (address, symbol) in names.found(tables) {
+            let row = symbol.and_then(|symbol| self.found_row(address, symbol, session));
+            session.named(address, row);
+        }
+    }
+
+    /// What waits for names gets none.
+    pub(super) fn give_up_names(&mut self, session: &mut Session) {
+        let Some(names) = &mut self.names else { return };
+        names.want(session.take_to_name());
+        names.give_up().into_iter().for_each(|address| session.named(address, None));
+    }
+
+    /// What stands at an address, now that it has a name.
+    fn found_row(
+        &mut self,
+        address: u64,
+        symbol: &Symbol,
+        session: &mut Session,
+    ) -> Option<FrameRow> {
+        let mut image = session.catalogue.image(address)?;
+        if !symbol.kernel_module.is_empty() {
+            image = clean(&format!("[{}]", symbol.kernel_module)).into();
+        }
+        let kernel = address & KERNEL;
+        let mut lines = Vec::new();
+        for frame in &symbol.frames {
+            let name: Box<str> = clean(&frame.function).into();
+            let key = (image.clone(), symbol.start, name.clone());
+            let next = self.next_function() | kernel;
+            let number = *self.found.entry(key).or_insert(next);
+            let file: Box<str> = match &*frame.file {
+                "" if kernel != 0 => "<kernel>".into(),
+                file => clean(file).into(),
+            };
+            let length = u32::try_from(symbol.size).unwrap_or(0);
+            lines.push(LineRow { name, file, line: frame.line, symbol: number, length });
+        }
+        (!lines.is_empty()).then_some(FrameRow { image, lines })
+    }
+
+    /// What stands for the next function.
+    fn next_function(&self) -> u64 {
+        FUNCTIONS + STEP * (self.functions.len() + self.found.len()) as u64
     }
 
     fn line(&mut self, frame: FrameId, kernel: u64, tables: &Tables) -> LineRow {
@@ -110,7 +185,7 @@ impl LiveCode {
             name: row.function,
             inlined: row.inlined,
         };
-        let next = (FUNCTIONS + STEP * self.functions.len() as u64) | kernel;
+        let next = self.next_function() | kernel;
         let symbol = *self.functions.entry(key).or_insert(next);
         let file: Box<str> = match row.file {
             Some(file) => clean(tables.strings.get(file)).into(),
@@ -130,6 +205,21 @@ fn image(frame: &Frame, tables: &Tables) -> Box<str> {
         ModuleKind::Kernel => "<kernel>".into(),
         _ => clean(tables.strings.get(module.path)).into(),
     }
+}
+
+/// The module of a place in which somebody may find its function.
+fn to_name(frame: &Frame, tables: &Tables) -> Option<ModuleToName> {
+    if !frame.is_unnamed() || frame.inlined {
+        return None;
+    }
+    let module = tables.module(frame.module?);
+    let path = tables.strings.get(module.path).to_owned();
+    let build_id = match module.kind {
+        ModuleKind::Kernel => BuildId::default(),
+        ModuleKind::File | ModuleKind::MemoryFile | ModuleKind::Vdso => module.build_id.clone(),
+        _ => return None,
+    };
+    Some(ModuleToName { path, build_id })
 }
 
 fn is_kernel(module: Option<ModuleId>, tables: &Tables) -> bool {

@@ -9,6 +9,7 @@
 //! - names of threads are those of when the viewer first asks; messages tell of later ones.
 
 mod code;
+mod names;
 mod rows;
 mod things;
 mod zones;
@@ -18,11 +19,12 @@ use super::rows::RowOwner;
 use super::{header, loss_label};
 use crate::labels;
 use code::LiveCode;
+pub use names::CodeToName;
 use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
     Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent, Severity,
-    Slice, StackId, Switch, Tables, ThreadId, Time, TrackId, TrackKind,
+    Slice, StackId, Switch, SymbolTable, Tables, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, Host, Limits, Session};
@@ -84,6 +86,28 @@ impl TracyLive {
     /// The connection.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// From now on a viewer that asks for a function that has no name waits until somebody who
+    /// [looks](Self::take_to_name) for it says [what was found](Self::add_names).
+    pub fn find_names(&mut self) {
+        self.code.find_names();
+    }
+
+    /// Code whose functions a viewer waits for, of no more than so many places.
+    pub fn take_to_name(&mut self, most: usize) -> Vec<CodeToName> {
+        self.code.take_to_name(&mut self.session, most)
+    }
+
+    /// What was found of all that was [to be named](Self::take_to_name) so far; what is missing in it
+    /// has no name.
+    pub fn add_names(&mut self, tables: &[SymbolTable]) {
+        self.code.add_names(&mut self.session, tables);
+    }
+
+    /// Nobody looks any longer: what a viewer waits for gets no name.
+    pub fn give_up_names(&mut self) {
+        self.code.give_up_names(&mut self.session);
     }
 
     fn tell(&mut self, time: Time, event: tracy::Event) {
