@@ -20,6 +20,8 @@ use super::context::{Context, finish, signal, until, wait};
 
 /// How long what happened may be on its way to the viewer.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// Within what a viewer sees again what there is.
+const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
 /// A viewer that connects twice while threads switch and mark zones; in between it is gone.
 pub(crate) fn live_tracy(context: &Context) -> Result<String> {
@@ -69,8 +71,13 @@ fn watch(address: &str, act: impl FnOnce() -> Result<()>) -> Result<StrictViewer
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut viewer = StrictViewer::default();
     let begun = Instant::now();
+    let mut knows_what_is = false;
     while begun.elapsed() < ON_ITS_WAY {
         exchange(&mut stream, &mut viewer)?;
+        let seen = viewer.seen();
+        knows_what_is |= !seen.threads.is_empty() && !seen.plots.is_empty();
+        let is_late = !knows_what_is && begun.elapsed() > LONGEST_WELCOME;
+        ensure!(!is_late, "threads and plots are not there {LONGEST_WELCOME:?} after it came");
     }
     act()?;
     let acted = Instant::now();
