@@ -283,8 +283,8 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// CPU time of a process or thread.
-fn ticks(folder: &Path) -> Result<u64> {
+/// CPU time of a process or thread, in ticks of a hundredth of a second.
+pub(super) fn ticks(folder: &Path) -> Result<u64> {
     let stat = fs::read_to_string(folder.join("stat"))?;
     let fields = stat.rsplit_once(')').context("no name")?.1.split_whitespace();
     let times: Vec<u64> = fields.skip(11).take(2).filter_map(|time| time.parse().ok()).collect();

@@ -7,6 +7,7 @@
 
 mod figures;
 mod flight;
+mod live;
 mod stacks;
 mod table;
 mod tracepoint;
@@ -41,6 +42,10 @@ pub(crate) struct Arguments {
     /// Only what a flight recorder costs, next to a recording into a file.
     #[arg(long, conflicts_with_all = ["tracepoint", "stacks"])]
     flight: bool,
+    /// Only what a Tracy viewer that connects costs, and how late it is told; to be built with
+    /// --release, since the viewer is part of it.
+    #[arg(long, conflicts_with_all = ["tracepoint", "stacks", "flight"])]
+    live: bool,
     /// Measure this build of syscollect instead of the one here.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "tracepoint")]
     program: Option<PathBuf>,
@@ -70,6 +75,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.flight {
         println!("**A flight recorder**, medians of {pairs} pairs\n");
         println!("{}", flight::run(&context()?, pairs)?);
+        return Ok(());
+    }
+    if arguments.live {
+        println!("**Live in a Tracy viewer**, medians of {pairs} pairs\n");
+        println!("{}", live::run(&context()?, pairs)?);
         return Ok(());
     }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;

@@ -185,7 +185,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
 }
 
 /// Nanoseconds of CLOCK_BOOTTIME now.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock writes into a structure of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -16,44 +16,68 @@ use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 use syscollect_tests::tracy_viewer::{StrictViewer, SwitchSeen};
 
-use super::context::{Context, finish, signal, until, wait};
+use super::context::{Context, ends_with_us, finish, signal, until, wait};
 
 /// How long what happened may be on its way to the viewer.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// Within what a viewer sees again what there is.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
+/// One that runs.
+pub(crate) struct Live {
+    /// Its process.
+    pub(crate) child: Child,
+    /// Where viewers connect.
+    pub(crate) address: String,
+    said: thread::JoinHandle<Vec<String>>,
+}
+
+impl Live {
+    /// Starts it, with these options.
+    pub(crate) fn start(context: &Context, folder: &Path, options: &[&str]) -> Result<Self> {
+        let mut command = context.command(&["live", "--listen", "127.0.0.1:0"]);
+        command.arg("--folder").arg(folder).args(options);
+        ends_with_us(&mut command);
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stderr.take().context("it has no messages")?);
+        let address = loop {
+            let mut line = String::new();
+            ensure!(lines.read_line(&mut line)? > 0, "it ended before it listened");
+            if let Some((_, address)) = line.trim_end().split_once("may connect to ") {
+                break address.to_owned();
+            }
+        };
+        // What it says later is of no concern, but it has to be read.
+        let said = thread::spawn(move || lines.lines().map_while(Result::ok).collect());
+        Ok(Self { child, address, said })
+    }
+
+    /// Ends it as Ctrl-C does.
+    pub(crate) fn end(self) -> Result<()> {
+        signal(self.child.id(), libc::SIGINT);
+        let ended = wait(self.child)?;
+        let said = self.said.join().unwrap_or_default().join("\n");
+        ensure!(ended.status.success(), "live ended with {}:\n{said}", ended.status);
+        Ok(())
+    }
+}
+
 /// A viewer that connects twice while threads switch and mark zones; in between it is gone.
 pub(crate) fn live_tracy(context: &Context) -> Result<String> {
     let folder = tempfile::tempdir()?;
-    let mut command = context.command(&["live", "--listen", "127.0.0.1:0", "--freq", "199"]);
-    command.arg("--folder").arg(folder.path());
-    let mut live = command.stderr(Stdio::piped()).spawn()?;
-    let mut lines = BufReader::new(live.stderr.take().context("it has no messages")?);
-    let address = loop {
-        let mut line = String::new();
-        ensure!(lines.read_line(&mut line)? > 0, "it ended before it listened");
-        if let Some((_, address)) = line.trim_end().split_once("may connect to ") {
-            break address.to_owned();
-        }
-    };
-    // What it says later is of no concern, but it has to be read.
-    let rest = thread::spawn(move || lines.lines().map_while(Result::ok).collect::<Vec<_>>());
-    let first = watch(&address, || run_load(context, "2000"))?;
+    let live = Live::start(context, folder.path(), &["--freq", "199"])?;
+    let first = watch(&live.address, || run_load(context, "2000"))?;
     run_load(context, "200")?;
-    let second = watch(&address, || {
+    let second = watch(&live.address, || {
         run_load(context, "2000")?;
-        signal(live.id(), libc::SIGUSR1);
+        signal(live.child.id(), libc::SIGUSR1);
         Ok(())
     })?;
     let snapshot = until("the snapshot", || {
         let files = fs::read_dir(folder.path()).ok()?.flatten().map(|file| file.path());
         files.into_iter().find(|path| path.extension().is_some_and(|end| end == "syscap"))
     })?;
-    signal(live.id(), libc::SIGINT);
-    let ended = wait(live)?;
-    let said = rest.join().unwrap_or_default().join("\n");
-    ensure!(ended.status.success(), "live ended with {}:\n{said}", ended.status);
+    live.end()?;
     let file = events_of(snapshot)?;
     let [first, second] = [compare(&first, &file)?, compare(&second, &file)?];
     Ok(format!("{first} and, after it came back, {second} switches as in the snapshot"))
@@ -91,7 +115,7 @@ fn watch(address: &str, act: impl FnOnce() -> Result<()>) -> Result<StrictViewer
     Ok(viewer)
 }
 
-fn exchange(stream: &mut TcpStream, viewer: &mut StrictViewer) -> Result<()> {
+pub(crate) fn exchange(stream: &mut TcpStream, viewer: &mut StrictViewer) -> Result<()> {
     let mut bytes = [0; 64 << 10];
     match stream.read(&mut bytes) {
         Ok(0) => anyhow::bail!("it closed the connection"),

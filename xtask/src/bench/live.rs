@@ -1,0 +1,125 @@
+//! `cargo xtask bench --live`: what it costs that a Tracy viewer may connect, and that one does, and
+//! how late that one is told what happens.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use syscollect_tests::tracy_viewer::StrictViewer;
+
+use super::flight::ticks;
+use super::table::median;
+use super::workload::SWITCHING;
+use crate::privileged::context::Context;
+use crate::privileged::live::now;
+use crate::privileged::live_tracy::{Live, exchange};
+
+/// How long a viewer looks before the load begins.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// One run of the load.
+#[derive(Default)]
+struct Run {
+    /// CPU time of the recorder, per cent of one CPU.
+    recorder: f64,
+    /// CPU time of the load, seconds.
+    load: f64,
+    /// Of a viewer: switches that it was told each second, how much later than they were
+    /// (milliseconds, the median and the 99th percentile), and after how many milliseconds it knew
+    /// threads and plots.
+    told: f64,
+    late: f64,
+    latest: f64,
+    welcome: f64,
+}
+
+/// Runs the load beside `live`, by turns without and with a viewer; the table as Markdown.
+pub(super) fn run(context: &Context, pairs: usize) -> Result<String> {
+    let folder = context.path("bench-live");
+    fs::create_dir_all(&folder)?;
+    let live = Live::start(context, &folder, &["--freq", "0"])?;
+    let process = format!("/proc/{}", live.child.id());
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        without.push(beside(&process, || Ok(Run { load: load(context)?, ..Run::default() }))?);
+        with.push(beside(&process, || watched(context, &live.address))?);
+    }
+    live.end()?;
+    let of = |runs: &[Run], figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
+    Ok(format!(
+        "| | recorder's CPU | CPU time of the load | switches told, each second | later, median | \
+         later, 99 % | threads and plots after |\n|---|---|---|---|---|---|---|\n\
+         | nobody connected | {:.1} % | {:.2} s | | | | |\n\
+         | a viewer | {:.1} % | {:.2} s | {:.0} | {:.1} ms | {:.1} ms | {:.0} ms |\n",
+        of(&without, |run| run.recorder),
+        of(&without, |run| run.load),
+        of(&with, |run| run.recorder),
+        of(&with, |run| run.load),
+        of(&with, |run| run.told),
+        of(&with, |run| run.late),
+        of(&with, |run| run.latest),
+        of(&with, |run| run.welcome),
+    ))
+}
+
+fn load(context: &Context) -> Result<f64> {
+    SWITCHING.cpu_seconds(context)
+}
+
+/// Does it, and how much CPU time the recorder had meanwhile.
+fn beside(process: &str, work: impl FnOnce() -> Result<Run>) -> Result<Run> {
+    let process = Path::new(process);
+    let (before, began) = (ticks(process)?, Instant::now());
+    let run = work()?;
+    let used = ticks(process)?.saturating_sub(before);
+    // A tick is a hundredth of a second, and so a per cent of one.
+    Ok(Run { recorder: used as f64 / began.elapsed().as_secs_f64(), ..run })
+}
+
+/// The load while a viewer looks.
+fn watched(context: &Context, address: &str) -> Result<Run> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_millis(5)))?;
+    let mut viewer = StrictViewer::default();
+    let (begun, mut welcome) = (Instant::now(), None);
+    while begun.elapsed() < SETTLED {
+        exchange(&mut stream, &mut viewer)?;
+        let seen = viewer.seen();
+        if welcome.is_none() && !seen.threads.is_empty() && !seen.plots.is_empty() {
+            welcome = Some(begun.elapsed());
+        }
+    }
+    let (over, mut late) = (AtomicBool::new(false), Vec::new());
+    let (began, before) = (Instant::now(), viewer.seen().switches.len());
+    let used = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let used = load(context);
+            over.store(true, Ordering::Relaxed);
+            used
+        });
+        while !over.load(Ordering::Relaxed) {
+            let known = viewer.seen().switches.len();
+            exchange(&mut stream, &mut viewer)?;
+            let now = now() as i64;
+            // Those of a frame are told together; some of them stand for all.
+            let new = viewer.seen().switches[known..].iter().step_by(16);
+            late.extend(new.map(|switch| (now - switch.time) as f64 / 1e6));
+        }
+        load.join().map_err(|_| anyhow::anyhow!("the load failed"))?
+    })?;
+    let told = viewer.seen().switches.len() - before;
+    let seconds = began.elapsed().as_secs_f64();
+    late.sort_unstable_by(f64::total_cmp);
+    let at = |part: usize| late.get(late.len() * part / 100).copied().unwrap_or_default();
+    Ok(Run {
+        load: used,
+        told: told as f64 / seconds,
+        late: at(50),
+        latest: at(99),
+        welcome: welcome.context("the viewer was told of no thread or plot")?.as_secs_f64() * 1e3,
+        ..Run::default()
+    })
+}
