@@ -54,20 +54,31 @@ pub(super) fn hanging(asleep: &AsleepThroughout, of_some: bool) -> Option<String
         (Suspicion::Semaphore, "on a semaphore or futex"),
     ];
     let words = kinds.iter().filter_map(|(suspicion, how)| {
-        let mut rows = asleep.rows.rows.iter().filter(|row| {
+        let rows = asleep.rows.rows.iter().filter(|row| {
             row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
         });
         let threads = match of_some || *suspicion != Suspicion::Semaphore {
             true => asleep.of(*suspicion),
             false => rows.clone().map(|row| row.threads).sum(),
         };
-        let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
-        let others = if rows.next().is_some() { " and others)" } else { ")" };
-        let who = first.map_or(String::new(), |first| first + others);
+        let mut who: Vec<_> = rows.map(|row| short_label(row, of_some)).collect();
+        who.dedup();
+        let others = if who.len() > NAMES { " and others" } else { "" };
+        who.truncate(NAMES);
+        let who =
+            if who.is_empty() { who.concat() } else { format!(" ({}{others})", who.join(", ")) };
         (threads > 0).then(|| format!("{} {how}{who}", count(threads as u64, "thread")))
     });
     let words: Vec<_> = words.collect();
     (!words.is_empty()).then(|| format!("{ASLEEP_TITLE}: {}.", words.join(", ")))
+}
+
+/// `python3 10`, or of processes that were asked for `looker 12`.
+fn short_label(row: &SleeperRow, of_some: bool) -> String {
+    match (row.tid, &row.thread_names[..]) {
+        (Some(tid), [name]) if of_some => format!("{} {tid}", shown(name)),
+        _ => format!("{} {}", shown(&row.process), row.pid),
+    }
 }
 
 /// `looker (12) of python3 (10)`, and `3 threads (looker, reader) of python3 (10)`.

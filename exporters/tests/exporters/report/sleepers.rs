@@ -158,6 +158,36 @@ fn the_first_sentences_name_who_may_hang() {
 }
 
 #[test]
+fn the_first_sentences_name_three_of_those_who_may_hang() {
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let main = scenario.frame(None, 0x10, Some("main"));
+    let stack = Some(scenario.tables.intern_stack(&[main]));
+    let blocked_in = Some(scenario.name("locks_lock_inode_wait"));
+    for pid in 100..104 {
+        let (process, thread) = scenario.process(pid, 1, &format!("service{pid}"), &[]);
+        let asleep = OffCpu { state: SLEEPS, blocked_in, stack, ..off() };
+        scenario.at(5, Event::Asleep(thread, asleep));
+        if pid == 103 {
+            let worker = scenario.thread(200, process, "worker");
+            scenario.at(6, Event::Asleep(worker, asleep));
+        }
+    }
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    let first = |options| {
+        let text = reported(&scenario, options);
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    let all = first(ReportOptions::default());
+    let named = ["service100 100", "service101 101", "service102 102", "service103 103"];
+    assert!(all.contains("5 threads on a lock (") && all.contains(" and others)"), "{all}");
+    assert_eq!(named.iter().filter(|name| all.contains(**name)).count(), 3, "{all}");
+    let process = Some(ProcessFilter::Pid(103));
+    let of_one = first(ReportOptions { process, ..ReportOptions::default() });
+    assert!(of_one.contains("2 threads on a lock (service103 103)"), "{of_one}");
+}
+
+#[test]
 fn one_thread_of_many_is_told_by_its_name_and_id() {
     let (mut scenario, a, b) = two_programs();
     let futex = in_futex(&mut scenario);
