@@ -1,5 +1,5 @@
-//! Whatever bytes come from who connects as a Tracy viewer, nothing breaks, and what waits for it has
-//! a bound.
+//! Whatever bytes come from who connects as a Tracy viewer, nothing breaks, and what waits for it
+//! has a bound.
 //!
 //! An input is pieces: a length, how much of the output is taken then, and so many bytes.
 #![no_main]

@@ -4,8 +4,8 @@
 //! is told by the test; [`golden`] plays them into text and compares it with
 //! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
 //! the difference before it is committed. [`tracy_reader`] reads Tracy files as
-//! strictly as no viewer does, and [`tracy_viewer`] the live protocol. [`reference_capture`] is a capture whose figures every
-//! viewer has to show, and [`shown`] reads what it does show.
+//! strictly as no viewer does, and [`tracy_viewer`] the live protocol. [`reference_capture`] is a
+//! capture whose figures every viewer has to show, and [`shown`] reads what it does show.
 //!
 //! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
 //! of the real kernel are `cargo xtask privileged`.

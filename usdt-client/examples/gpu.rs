@@ -1,5 +1,5 @@
-//! Zones of a GPU, without one: a thread plays a device whose clock has 32 bits, drifts, and is read
-//! now and then. With a real one, its queries take the place of what that thread sends back.
+//! Zones of a GPU, without one: a thread plays a device whose clock has 32 bits, drifts, and is
+//! read now and then. With a real one, its queries take the place of what that thread sends back.
 //!
 //! `syscollect -o gpu.pftrace -- cargo run --release -p syscollect-usdt-client --example gpu`
 

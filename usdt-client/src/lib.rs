@@ -52,8 +52,8 @@
 //! - `parking_lot`: [`lock`] has `parking_lot`'s locks, too.
 //! - `c`: what `libsyscollect_client.a` exports; see `include/syscollect.h`.
 //!
-//! Always there: zones of GPUs ([`gpu`]), locks of the standard library that report ([`lock`]), and an allocator that does
-//! ([`alloc`]).
+//! Always there: zones of GPUs ([`gpu`]), locks of the standard library that report ([`lock`]), and
+//! an allocator that does ([`alloc`]).
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

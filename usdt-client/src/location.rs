@@ -113,8 +113,9 @@ impl ZoneLocation for DynamicLocation<'_> {
     }
 }
 
-/// A [`DynamicLocation`] that is used again and again: its number is cached, so that a use costs what
-/// that of a [`Location`] does. For other languages' clients, which keep it as long as they need.
+/// A [`DynamicLocation`] that is used again and again: its number is cached, so that a use costs
+/// what that of a [`Location`] does. For other languages' clients, which keep it as long as they
+/// need.
 pub struct CachedLocation<'a> {
     location: DynamicLocation<'a>,
     number: CachedNumber,

@@ -4,11 +4,12 @@
 //! their order, and makes an [`Interval`] of each second of the recording's own time: who had which
 //! CPU, which threads ran, waited for a CPU or were blocked and for how long, who woke them, and
 //! how long they waited until they ran; how long zones and frames took that instrumented
-//! programs say ended; and, once [that is asked for](Activity::follow_functions), in which functions
-//! they ran and were blocked. What goes on when a second ends is split there, so that on each CPU the times
-//! of all threads, of idleness and of what is not known are exactly one second. The last minutes are [kept](Activity::history), in bounded memory: of a second that has more threads than
-//! are kept, the others are one sum. Where records are missing, what they could have changed counts
-//! as not known until it is told again, and the second says that it is incomplete.
+//! programs say ended; and, once [that is asked for](Activity::follow_functions), in which
+//! functions they ran and were blocked. What goes on when a second ends is split there, so that on
+//! each CPU the times of all threads, of idleness and of what is not known are exactly one second.
+//! The last minutes are [kept](Activity::history), in bounded memory: of a second that has more
+//! threads than are kept, the others are one sum. Where records are missing, what they could have
+//! changed counts as not known until it is told again, and the second says that it is incomplete.
 //!
 //! **Non-goals.** No I/O, no threads, no clock: who feeds it looks when it wants. It draws nothing
 //! and sorts nothing for a view. It finds no names of functions: whoever shows them
@@ -44,7 +45,7 @@ mod zones;
 pub use activity::Activity;
 pub use functions::{
     CallTree, CallTreeBuilder, CodeFunction, FunctionActivity, FunctionWeight, Functions,
-    StackFrame, StackWeight, UnfoldedCall, UnfoldedCalls, UnnamedPlaces,
+    StackFrame, StackWeight, UnfoldedCall, UnfoldedCalls, UnnamedAddresses,
 };
 pub use histogram::Histogram;
 pub use interval::{

@@ -7,7 +7,7 @@ use syscollect_store::{ClientDefinition, Producer, ProducerShares};
 use syscollect_zone_protocol::log::Definition;
 
 /// Names of places that are kept, of all programs; and strings, some of which name sets of frames.
-const MOST_PLACES: usize = 1 << 16;
+const MOST_ADDRESSES: usize = 1 << 16;
 const MOST_STRINGS: usize = 1 << 14;
 /// Programs that are known.
 const MOST_PROGRAMS: usize = 1 << 14;
@@ -73,7 +73,7 @@ impl ZoneNames {
         let Some(program) = self.programs.get_mut(&client) else { return };
         let producer = Producer { user: program.user, program: client };
         let (names, shares, most) = match is_place {
-            true => (&mut program.places, &mut self.places, MOST_PLACES),
+            true => (&mut program.places, &mut self.places, MOST_ADDRESSES),
             false => (&mut program.strings, &mut self.strings, MOST_STRINGS),
         };
         let free = most.saturating_sub(shares.of_all());
@@ -121,7 +121,7 @@ impl ZoneNames {
     /// long.
     pub(crate) fn close(&mut self) {
         self.second += 1;
-        let is_full = self.places.of_all() > MOST_PLACES / 4 * 3
+        let is_full = self.places.of_all() > MOST_ADDRESSES / 4 * 3
             || self.strings.of_all() > MOST_STRINGS / 4 * 3
             || self.programs.len() > MOST_PROGRAMS / 4 * 3;
         if !is_full {

@@ -16,7 +16,7 @@ use syscollect_zone_protocol::{Event, FramePhase, Item, item_words};
 /// Async zones and sets of frames that are followed at a time.
 const MOST_OPEN: usize = 1 << 16;
 /// Places and sets of frames that are told apart in a second.
-const MOST_PLACES: usize = 4096;
+const MOST_ADDRESSES: usize = 4096;
 /// Rows that are kept of a second.
 const MOST_ROWS: usize = 256;
 
@@ -153,7 +153,7 @@ impl Zones {
                 return;
             }
             let span = Span { kind, client, number };
-            if ended.len() >= MOST_PLACES && !ended.contains_key(&span) {
+            if ended.len() >= MOST_ADDRESSES && !ended.contains_key(&span) {
                 *others += 1;
                 return;
             }
@@ -267,7 +267,7 @@ impl Zones {
     fn took(&mut self, kind: SpanKind, client: u32, zone: OpenZone, at: u64) {
         let OpenZone { place, began } = zone;
         let span = Span { kind, client, number: place };
-        if self.ended.len() >= MOST_PLACES && !self.ended.contains_key(&span) {
+        if self.ended.len() >= MOST_ADDRESSES && !self.ended.contains_key(&span) {
             self.others += 1;
             return;
         }
@@ -277,8 +277,8 @@ impl Zones {
         durations.total = durations.total.saturating_add(ticks);
     }
 
-    /// Ends the second from `start` to `end`: what ended in it, or was open all the time, those with
-    /// most time first; how many besides, and whether any are missing.
+    /// Ends the second from `start` to `end`: what ended in it, or was open all the time, those
+    /// with most time first; how many besides, and whether any are missing.
     pub(crate) fn close(
         &mut self,
         [start, end]: [u64; 2],

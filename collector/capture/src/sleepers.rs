@@ -144,8 +144,8 @@ impl UnreadSleepers {
         self.processes.is_empty() && self.stacks.is_empty()
     }
 
-    /// Nothing more is read: stacks have their innermost frames. Of how many threads it is not known
-    /// whether they sleep.
+    /// Nothing more is read: stacks have their innermost frames. Of how many threads it is not
+    /// known whether they sleep.
     pub(crate) fn leave_out(&mut self, stacks: &mut SleeperStacks, now: Ticks) -> u64 {
         let unread = self.count();
         self.processes.clear();

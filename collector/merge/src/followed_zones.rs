@@ -1,11 +1,11 @@
-//! The zones that are open on a thread of a recording that goes on, for whoever decides on each as it
-//! ends.
+//! The zones that are open on a thread of a recording that goes on, for whoever decides on each as
+//! it ends.
 
 /// Zones inside each other that are followed.
 const MOST_DEPTH: usize = 64;
 
-/// What is known of the zones that are open on a thread, the outermost 64 of them. Such as were open
-/// before anybody looked are counted and not known.
+/// What is known of the zones that are open on a thread, the outermost 64 of them. Such as were
+/// open before anybody looked are counted and not known.
 ///
 /// ```
 /// use syscollect_merge::FollowedZones;
@@ -55,8 +55,8 @@ impl<Z> FollowedZones<Z> {
         true
     }
 
-    /// The innermost ends, and all beyond that depth, modulo 64: the zone that ends there, where its
-    /// beginning was seen.
+    /// The innermost ends, and all beyond that depth, modulo 64: the zone that ends there, where
+    /// its beginning was seen.
     pub fn end(&mut self, depth: u8) -> Option<Z> {
         let innermost = self.depth.checked_sub(1)?;
         let depth = innermost - innermost.wrapping_sub(usize::from(depth)) % 64;

@@ -145,8 +145,8 @@ pub(crate) fn welcome(host: &Host, beginning: Beginning) -> Vec<u8> {
     bytes
 }
 
-/// What is broadcast so that viewers list the machine: where it listens, since how many seconds, and
-/// what it is called.
+/// What is broadcast so that viewers list the machine: where it listens, since how many seconds,
+/// and what it is called.
 pub fn announcement(port: u16, active_seconds: i32, program: &str) -> Vec<u8> {
     let mut bytes = ANNOUNCEMENT.to_le_bytes().to_vec();
     bytes.extend(port.to_le_bytes());

@@ -1,12 +1,12 @@
 //! The profiled side of Tracy's live protocol.
 //!
 //! **Duties.** What a viewer is told and asks, as bytes ([`Version`] has the numbers of each
-//! version); what is open at a time, so that a viewer which joins later, comes back, or was too slow
-//! is told of it; answers to its queries, from the [`Catalogue`] alone. [`Session`] is one viewer
-//! after the other.
+//! version); what is open at a time, so that a viewer which joins later, comes back, or was too
+//! slow is told of it; answers to its queries, from the [`Catalogue`] alone. [`Session`] is one
+//! viewer after the other.
 //!
-//! **Non-goals.** No I/O: no sockets, no clocks, no threads. No model of ours: who records says what
-//! happened as an [`Event`], with the viewer's numbers of threads and CPUs. No address of any
+//! **Non-goals.** No I/O: no sockets, no clocks, no threads. No model of ours: who records says
+//! what happened as an [`Event`], with the viewer's numbers of threads and CPUs. No address of any
 //! process is ever read; what the protocol calls a pointer is the number of a row.
 //!
 //! Every byte of a viewer is hostile, and memory for one has bounds ([`Limits`]).

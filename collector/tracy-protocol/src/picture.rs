@@ -67,11 +67,11 @@ pub(crate) struct Picture {
 }
 
 /// Who is told, if anybody.
-type Told<'a> = Option<&'a mut Viewer>;
+type ConnectedViewer<'a> = Option<&'a mut Viewer>;
 
 impl Picture {
     /// Takes in an event, and tells it.
-    pub(crate) fn apply(&mut self, event: &Event, at: Moment<'_>, mut viewer: Told<'_>) {
+    pub(crate) fn apply(&mut self, event: &Event, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
         self.time = at.time;
         match event {
             Event::Switch(switch) => self.switch(switch, at, viewer),
@@ -145,7 +145,7 @@ impl Picture {
         }
     }
 
-    fn frame_begin(&mut self, set: SetId, at: Moment<'_>, mut viewer: Told<'_>) {
+    fn frame_begin(&mut self, set: SetId, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
         // Of a set that is not continuous one frame is open at a time; of the others the beginnings
         // are all that is told.
         if !at.catalogue.set(set).continuous
@@ -162,7 +162,7 @@ impl Picture {
         thread: u32,
         said: Option<&ZoneWords>,
         at: Moment<'_>,
-        viewer: Told<'_>,
+        viewer: ConnectedViewer<'_>,
     ) {
         let Some(zones) = self.zones.get_mut(&thread) else { return };
         if zones.deeper > 0 {
@@ -185,7 +185,7 @@ impl Picture {
     }
 
     /// It is not known any more what a CPU runs.
-    fn leave(&mut self, cpu: u8, at: Moment<'_>, viewer: Told<'_>) {
+    fn leave(&mut self, cpu: u8, at: Moment<'_>, viewer: ConnectedViewer<'_>) {
         let old = std::mem::take(self.cpu(cpu));
         if old == 0 {
             return;
@@ -196,7 +196,7 @@ impl Picture {
         }
     }
 
-    fn switch(&mut self, switch: &Switch, at: Moment<'_>, mut viewer: Told<'_>) {
+    fn switch(&mut self, switch: &Switch, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
         let Switch { cpu, previous, next, state, priorities, stack } = *switch;
         if let Some(other) = self.runs.get(&next).copied()
             && other != cpu

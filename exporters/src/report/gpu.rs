@@ -1,4 +1,5 @@
-//! Jobs of GPUs, by queue and process, zones that programs marked, by name, and the longest waits for fences.
+//! Jobs of GPUs, by queue and process, zones that programs marked, by name, and the longest waits
+//! for fences.
 
 use super::capped::Capped;
 use super::data::{GpuRow, GpuZoneRow, Table};

@@ -94,8 +94,8 @@ impl Waits {
             return;
         }
         if interval.earlier.slept && account.state == ThreadState::Ended {
-            // Where switches are missing it may have run, and slept elsewhere then. Who was seen after
-            // all that was overwritten has slept so since.
+            // Where switches are missing it may have run, and slept elsewhere then. Who was seen
+            // after all that was overwritten has slept so since.
             if interval.unknown <= self.overwritten_ns {
                 let key = WaitKey::new(thread, account.process, off_cpu);
                 self.off_cpu.asleep_throughout.push(key);

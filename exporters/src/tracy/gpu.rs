@@ -3,10 +3,10 @@
 //! Every track of a queue is a context, and every thread that handed jobs over
 //! is a row of it, as with the viewer's own contexts of Vulkan. Jobs of a track
 //! never overlap, so rows are flat. Zones that a program marked lie in each other, and so
-//! do those of a thread in one context, as long as none only overlaps another. Both clocks of the format, the program's and
-//! the GPU's, are the session's.
+//! do those of a thread in one context, as long as none only overlaps another. Both clocks of the
+//! format, the program's and the GPU's, are the session's.
 
-use super::locations::{LocationRow, Locations, bgr};
+use super::locations::{LocationKey, LocationRow, Locations, bgr};
 use super::options::TracyLayout;
 use super::rows::{self, RowId, Rows};
 use super::strings::FileStrings;
@@ -42,6 +42,28 @@ struct Zone {
     location: i16,
     /// Binds the notes; 0 where it has none.
     query: u16,
+}
+
+/// What kind of job it is.
+pub(super) struct JobLabel {
+    pub(super) name: String,
+    /// 0xRRGGBB, of those that failed.
+    pub(super) color: Option<u32>,
+}
+
+pub(super) fn job_label(job: &GpuJob, tables: &Tables) -> JobLabel {
+    let name = tables.strings.get(job.name);
+    let (name, color) = match job.end {
+        GpuJobEnd::Finished => (name.to_owned(), None),
+        GpuJobEnd::Failed => match labels::job_error(job) {
+            Some(error) => (format!("{name} [failed: {error}]"), Some(RED)),
+            None => (format!("{name} [failed]"), Some(RED)),
+        },
+        GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), None),
+        GpuJobEnd::Untimed => (format!("{name} [without times]"), Some(RED)),
+        GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), None),
+    };
+    JobLabel { name, color }
 }
 
 impl Zone {
@@ -173,25 +195,15 @@ impl Gpus {
     fn location(&mut self, job: &GpuJob, shared: &mut GpuExportContext<'_>) -> LocationRow {
         if let (Some(zone), GpuJobEnd::Finished) = (job.zone, job.end) {
             let GpuExportContext { locations, strings, tables, .. } = shared;
-            let place = (zone.location, zone.color);
-            return locations.gpu_zone(job.name, place, strings, tables);
+            let zone = LocationKey::of_zone(job.name, zone.location, zone.color);
+            return locations.gpu_zone(zone, strings, tables);
         }
         let GpuExportContext { locations, strings, tables, .. } = shared;
         let error = labels::job_error(job);
         let location =
             *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
-                let name = tables.strings.get(job.name);
-                let (name, color) = match job.end {
-                    GpuJobEnd::Finished => (name.to_owned(), 0),
-                    GpuJobEnd::Failed => match error {
-                        Some(error) => (format!("{name} [failed: {error}]"), bgr(RED)),
-                        None => (format!("{name} [failed]"), bgr(RED)),
-                    },
-                    GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
-                    GpuJobEnd::Untimed => (format!("{name} [without times]"), bgr(RED)),
-                    GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
-                };
-                locations.made_up(&name, color, strings)
+                let JobLabel { name, color } = job_label(job, tables);
+                locations.made_up(&name, color.map_or(0, bgr), strings)
             });
         locations.count_gpu(location);
         location

@@ -21,11 +21,22 @@ pub(crate) fn bgr(rgb: u32) -> u32 {
 
 /// What makes a source location.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct LocationKey {
+pub(crate) struct LocationKey {
     name: Option<StringId>,
     location: Option<LocationId>,
     /// As the file has it.
     color: u32,
+}
+
+impl LocationKey {
+    /// That of zones of this name; the color is 0xRRGGBB.
+    pub(crate) fn of_zone(
+        name: StringId,
+        location: Option<LocationId>,
+        color: Option<u32>,
+    ) -> Self {
+        Self { name: Some(name), location, color: color.map_or(0, bgr) }
+    }
 }
 
 /// A source location as the file has it.
@@ -71,16 +82,11 @@ impl Locations {
     /// Where a zone comes from; counts the zone.
     pub(crate) fn zone(
         &mut self,
-        name: StringId,
-        (location, color): (Option<LocationId>, Option<u32>),
+        zone: LocationKey,
         strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
-        let key = LocationKey { name: Some(name), location, color: color.map_or(0, bgr) };
-        let location = match self.known.get(&key) {
-            Some(location) => *location,
-            None => self.named(key, strings, tables),
-        };
+        let location = self.of_zone(zone, strings, tables);
         self.refused += u64::from(self.others == Some(location));
         self.rows[usize::from(location.row)].zones += 1;
         location
@@ -94,6 +100,18 @@ impl Locations {
         tables: &Tables,
     ) -> LocationRow {
         self.row(LocationKey { name: None, location, color: 0 }, strings, tables)
+    }
+
+    fn of_zone(
+        &mut self,
+        zone: LocationKey,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> LocationRow {
+        match self.known.get(&zone) {
+            Some(location) => *location,
+            None => self.named(zone, strings, tables),
+        }
     }
 
     fn named(
@@ -170,16 +188,11 @@ impl Locations {
     /// Where a zone of a GPU was submitted; counts the zone.
     pub(crate) fn gpu_zone(
         &mut self,
-        name: StringId,
-        (location, color): (Option<LocationId>, Option<u32>),
+        zone: LocationKey,
         strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
-        let key = LocationKey { name: Some(name), location, color: color.map_or(0, bgr) };
-        let location = match self.known.get(&key) {
-            Some(location) => *location,
-            None => self.named(key, strings, tables),
-        };
+        let location = self.of_zone(zone, strings, tables);
         self.count_gpu(location);
         location
     }
@@ -269,7 +282,11 @@ mod tests {
         let mut shared = 0;
         for index in 0..100 {
             let name = tables.strings.intern(&format!("job {index}"));
-            let location = locations.zone(name, (Some(LocationId(0)), None), &mut strings, &tables);
+            let location = locations.zone(
+                LocationKey::of_zone(name, Some(LocationId(0)), None),
+                &mut strings,
+                &tables,
+            );
             shared += u32::from(location.shared);
         }
         assert_eq!((locations.rows.len(), shared, locations.refused), (17, 84, 0));

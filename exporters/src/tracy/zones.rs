@@ -1,7 +1,7 @@
 //! Slices as zones: a timeline of nested zones per thread.
 
 use super::code::Code;
-use super::locations::{LocationRow, Locations, bgr};
+use super::locations::{LocationKey, LocationRow, Locations, bgr};
 use super::strings::FileStrings;
 use super::wire::Payload;
 use crate::labels;
@@ -86,8 +86,11 @@ impl Zones {
         if let Some(parent) = self.open.innermost() {
             self.list[parent.zone as usize].children += 1;
         }
-        let location =
-            shared.locations.zone(slice.name, (slice.location, slice.color), strings, tables);
+        let location = shared.locations.zone(
+            LocationKey::of_zone(slice.name, slice.location, slice.color),
+            strings,
+            tables,
+        );
         let own_name = location.shared || slice.number.is_some();
         self.open.push(OpenZone {
             zone: self.list.len() as u32,

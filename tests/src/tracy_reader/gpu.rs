@@ -69,6 +69,27 @@ pub(super) fn contexts(
     Ok(contexts)
 }
 
+/// Which thread's row zones are in, and within how many others.
+#[derive(Clone, Copy)]
+struct ZoneLevel {
+    thread: u64,
+    depth: u32,
+}
+
+/// What the next times of a row count from.
+#[derive(Default)]
+struct ReferenceTimes {
+    cpu: i64,
+    gpu: i64,
+}
+
+impl ReferenceTimes {
+    /// The next time of the CPU and that of the GPU.
+    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<(i64, i64), Damage> {
+        Ok((cursor.time(&mut self.cpu)?, cursor.time(&mut self.gpu)?))
+    }
+}
+
 impl Reader<'_> {
     fn context(&mut self, cursor: &mut Cursor<'_>) -> Result<GpuContext, Damage> {
         let (thread, calibrated, count) = (cursor.u64()?, cursor.u8()?, cursor.u64()?);
@@ -118,9 +139,8 @@ impl Reader<'_> {
     /// A row: its zones with the numbers that bind their notes.
     fn timeline(&mut self, cursor: &mut Cursor<'_>) -> Result<(u64, Vec<(GpuZone, u16)>), Damage> {
         let id = cursor.u64()?;
-        let (mut cpu, mut gpu) = (0, 0);
-        let mut zones = Vec::new();
-        self.zones(cursor, (id, 0), (&mut cpu, &mut gpu), &mut zones)?;
+        let (level, mut zones) = (ZoneLevel { thread: id, depth: 0 }, Vec::new());
+        self.zones(cursor, level, &mut ReferenceTimes::default(), &mut zones)?;
         // The viewer looks at the first and the last one.
         cursor.check(!zones.is_empty(), || format!("thread {id} has no zones"))?;
         Ok((id, zones))
@@ -130,15 +150,16 @@ impl Reader<'_> {
     fn zones(
         &mut self,
         cursor: &mut Cursor<'_>,
-        (id, depth): (u64, u32),
-        (cpu, gpu): (&mut i64, &mut i64),
+        level: ZoneLevel,
+        times: &mut ReferenceTimes,
         zones: &mut Vec<(GpuZone, u16)>,
     ) -> Result<(), Damage> {
+        let ZoneLevel { thread: id, depth } = level;
         cursor.check(depth <= 64, || format!("zones of thread {id} are {depth} deep"))?;
         let mut before = 0;
         for _ in 0..cursor.count(47)? {
             let at = zones.len();
-            self.zone(cursor, (id, depth), (&mut *cpu, &mut *gpu), zones)?;
+            self.zone(cursor, level, times, zones)?;
             let (zone, inside) = (&zones[at].0, &zones[at + 1..]);
             cursor.check(before <= zone.gpu.0, || format!("zones of thread {id} overlap"))?;
             let is_inside =
@@ -153,11 +174,12 @@ impl Reader<'_> {
     fn zone(
         &mut self,
         cursor: &mut Cursor<'_>,
-        (id, depth): (u64, u32),
-        (cpu, gpu): (&mut i64, &mut i64),
+        level: ZoneLevel,
+        times: &mut ReferenceTimes,
         zones: &mut Vec<(GpuZone, u16)>,
     ) -> Result<(), Damage> {
-        let began = (cursor.time(cpu)?, cursor.time(gpu)?);
+        let ZoneLevel { thread: id, depth } = level;
+        let began = times.next(cursor)?;
         let index = cursor.i16()?;
         let (callstack, thread) = (cursor.int24()?, cursor.u16()?);
         cursor.check(callstack == 0, || "a call stack".into())?;
@@ -167,8 +189,8 @@ impl Reader<'_> {
         let location = self.locations.get(cursor, index)?.clone();
         let zone = GpuZone { depth, location, cpu: (0, 0), gpu: (0, 0), notes: BTreeMap::new() };
         zones.push((zone, 0));
-        self.zones(cursor, (id, depth + 1), (&mut *cpu, &mut *gpu), zones)?;
-        let ended = (cursor.time(cpu)?, cursor.time(gpu)?);
+        self.zones(cursor, ZoneLevel { depth: depth + 1, ..level }, times, zones)?;
+        let ended = times.next(cursor)?;
         cursor.check(is_ordered(began.0, ended.0) && is_ordered(began.1, ended.1), || {
             format!("from {began:?} to {ended:?}")
         })?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A context switch. Thread 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwitchSeen {
+pub struct ReceivedSwitch {
     /// When, as the other side says times.
     pub time: i64,
     /// Where.
@@ -22,7 +22,7 @@ pub struct SwitchSeen {
 
 /// A zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneSeen {
+pub struct ReceivedZone {
     /// Whose.
     pub thread: u32,
     /// When it began.
@@ -43,7 +43,7 @@ pub struct ZoneSeen {
 
 /// What a thread said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageSeen {
+pub struct ReceivedMessage {
     /// When.
     pub time: i64,
     /// Who.
@@ -60,7 +60,7 @@ pub struct MessageSeen {
 
 /// What happened to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockSeen {
+pub struct ReceivedLock {
     /// When.
     pub time: i64,
     /// Which.
@@ -73,7 +73,7 @@ pub struct LockSeen {
 
 /// A job of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuJobSeen {
+pub struct ReceivedGpuJob {
     /// Where.
     pub context: u8,
     /// By whom.
@@ -88,7 +88,7 @@ pub struct GpuJobSeen {
 
 /// What a thread is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ThreadSeen {
+pub struct ReceivedThread {
     /// With its process.
     pub label: String,
     /// Itself.
@@ -99,17 +99,17 @@ pub struct ThreadSeen {
 
 /// All that the viewer was told.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ReceivedTimeline {
     /// Context switches.
-    pub switches: Vec<SwitchSeen>,
+    pub switches: Vec<ReceivedSwitch>,
     /// Time, thread, CPU.
     pub wakeups: Vec<(i64, u32, u8)>,
     /// Time, thread, stack, and whether it is of a switch.
     pub samples: Vec<(i64, u32, Vec<u64>, bool)>,
     /// Zones, in the order in which they began.
-    pub zones: Vec<ZoneSeen>,
+    pub zones: Vec<ReceivedZone>,
     /// Messages.
-    pub messages: Vec<MessageSeen>,
+    pub messages: Vec<ReceivedMessage>,
     /// Time, name, value.
     pub plots: Vec<(i64, u64, f64)>,
     /// How plots are shown.
@@ -117,7 +117,7 @@ pub struct Seen {
     /// Time and percent.
     pub load: Vec<(i64, f32)>,
     /// Events of locks.
-    pub locks: Vec<LockSeen>,
+    pub locks: Vec<ReceivedLock>,
     /// Names of locks.
     pub lock_names: BTreeMap<u32, String>,
     /// Pool, address, size, allocated, freed.
@@ -125,7 +125,7 @@ pub struct Seen {
     /// Name, start, end.
     pub frame_times: Vec<(u64, i64, Option<i64>)>,
     /// Jobs of GPUs.
-    pub jobs: Vec<GpuJobSeen>,
+    pub jobs: Vec<ReceivedGpuJob>,
     /// Names of contexts.
     pub contexts: BTreeMap<u8, String>,
     /// The first crash: time, thread, text.
@@ -141,7 +141,7 @@ pub struct Seen {
     /// Names of sets of frames.
     pub frame_names: Texts,
     /// Names of threads.
-    pub threads: BTreeMap<u32, ThreadSeen>,
+    pub threads: BTreeMap<u32, ReceivedThread>,
     /// Process of threads.
     pub pids: BTreeMap<u32, u32>,
     /// Threads that are shown together.
@@ -152,9 +152,9 @@ pub struct Seen {
     pub frames: BTreeMap<u64, Vec<(String, String, u32)>>,
 }
 
-impl Seen {
+impl ReceivedTimeline {
     /// The name of a zone: its own, or its location's.
-    pub fn zone_name<'a>(&'a self, zone: &'a ZoneSeen) -> &'a str {
+    pub fn zone_name<'a>(&'a self, zone: &'a ReceivedZone) -> &'a str {
         let of_location = || {
             let (name, function, ..) = self.locations.get(&zone.location)?;
             self.texts.get(if *name == 0 { function } else { name })
@@ -194,6 +194,14 @@ struct Lock {
     last: i64,
 }
 
+/// A question for a time of the GPU.
+#[derive(Clone, Copy)]
+pub(super) struct GpuQuery {
+    pub(super) context: u8,
+    pub(super) thread: u32,
+    pub(super) query: u16,
+}
+
 #[derive(Default)]
 struct Context {
     open: BTreeMap<u32, Vec<usize>>,
@@ -203,7 +211,7 @@ struct Context {
 /// What is told, with what it is checked by.
 #[derive(Default)]
 pub(super) struct History {
-    pub(super) seen: Seen,
+    pub(super) seen: ReceivedTimeline,
     pub(super) pending: Pending,
     pub(super) is_terminated: bool,
     zero: i64,
@@ -254,9 +262,9 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn switch(&mut self, switch: SwitchSeen) -> Result<()> {
+    pub(super) fn switch(&mut self, switch: ReceivedSwitch) -> Result<()> {
         self.in_order(switch.time)?;
-        let SwitchSeen { cpu, old, new, .. } = switch;
+        let ReceivedSwitch { cpu, old, new, .. } = switch;
         let current = self.cpus.insert(cpu, new).unwrap_or(0);
         require!(current == old, "CPU {cpu} ran {current}, and {old} leaves it");
         require!((old, new) != (0, 0), "nobody comes after nobody");
@@ -322,7 +330,7 @@ impl History {
         let open = self.zones.entry(thread).or_default();
         open.push(self.seen.zones.len());
         require!(open.len() < 255, "zones nest too deep");
-        self.seen.zones.push(ZoneSeen {
+        self.seen.zones.push(ReceivedZone {
             thread,
             start: time,
             end: None,
@@ -335,7 +343,7 @@ impl History {
         Ok(())
     }
 
-    fn innermost(&mut self) -> Result<&mut ZoneSeen> {
+    fn innermost(&mut self) -> Result<&mut ReceivedZone> {
         let thread = self.current()?;
         let zone = self.zones.get(&thread).and_then(|open| open.last());
         let zone = zone.ok_or_else(|| Violation("the thread has no open zone".into()))?;
@@ -384,7 +392,7 @@ impl History {
             self.take_stack()?;
         }
         let (severity, own) = (metadata >> 4, metadata & 15 == 1);
-        self.seen.messages.push(MessageSeen { time, thread, text, color, severity, own });
+        self.seen.messages.push(ReceivedMessage { time, thread, text, color, severity, own });
         Ok(())
     }
 
@@ -492,7 +500,7 @@ impl History {
             }
             _ => require!(remove(&mut lock.readers), "{thread} does not read lock {id}"),
         }
-        self.seen.locks.push(LockSeen { time, lock: id, thread, kind });
+        self.seen.locks.push(ReceivedLock { time, lock: id, thread, kind });
         Ok(())
     }
 
@@ -537,7 +545,7 @@ impl History {
     pub(super) fn gpu_begin(
         &mut self,
         time: i64,
-        (id, thread, query): (u8, u32, u16),
+        GpuQuery { context: id, thread, query }: GpuQuery,
         location: u64,
     ) -> Result<()> {
         let job = self.seen.jobs.len();
@@ -546,11 +554,18 @@ impl History {
         let before = context.queries.insert(query, (job, 0));
         require!(before.is_none(), "query {query} of context {id} has no answer yet");
         let times = [time, -1];
-        self.seen.jobs.push(GpuJobSeen { context: id, thread, location, cpu: times, gpu: [-1; 2] });
+        self.seen.jobs.push(ReceivedGpuJob {
+            context: id,
+            thread,
+            location,
+            cpu: times,
+            gpu: [-1; 2],
+        });
         Ok(())
     }
 
-    pub(super) fn gpu_end(&mut self, time: i64, (id, thread, query): (u8, u32, u16)) -> Result<()> {
+    pub(super) fn gpu_end(&mut self, time: i64, asked: GpuQuery) -> Result<()> {
+        let GpuQuery { context: id, thread, query } = asked;
         let context = self.context(id)?;
         let job = context.open.get_mut(&thread).and_then(Vec::pop);
         let job = job.ok_or_else(|| Violation("a job ends that is none".into()))?;

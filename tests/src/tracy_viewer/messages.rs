@@ -1,6 +1,6 @@
 //! From raw bytes to messages, and what a viewer asks of them.
 
-use super::history::{History, Moment, Pending, SwitchSeen};
+use super::history::{GpuQuery, History, Moment, Pending, ReceivedSwitch};
 use super::{Result, Violation, require};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -260,7 +260,7 @@ fn cpus(number: u8, c: &mut Cursor<'_>, history: &mut History, asks: &mut Asks) 
             if new != 0 {
                 asks.ask(Query::ExternalName, new.into());
             }
-            history.switch(SwitchSeen { time, cpu, old, new, state })?;
+            history.switch(ReceivedSwitch { time, cpu, old, new, state })?;
         }
         59 => {
             let time = history.moment(Moment::Cpus(c.i64()?))?;
@@ -453,12 +453,12 @@ fn gpu(number: u8, c: &mut Cursor<'_>, history: &mut History, asks: &mut Asks) -
             let (thread, query, context, location) = (c.u32()?, c.u16()?, c.u8()?, c.u64()?);
             asks.ask(Query::SourceLocation, location);
             asks.ask(Query::ThreadString, thread.into());
-            history.gpu_begin(time, (context, thread, query), location)
+            history.gpu_begin(time, GpuQuery { context, thread, query }, location)
         }
         54 => {
             let time = history.moment(Moment::Serial(c.i64()?))?;
             let (thread, query, context) = (c.u32()?, c.u16()?, c.u8()?);
-            history.gpu_end(time, (context, thread, query))
+            history.gpu_end(time, GpuQuery { context, thread, query })
         }
         _ => {
             let time = history.moment(Moment::Gpu(c.i64()?))?;

@@ -1,9 +1,10 @@
 //! A viewer of Tracy's live protocol that believes nothing.
 //!
-//! **Duties.** [`StrictViewer`] connects to what tells events live, asks all that Tracy's own viewer
-//! would ask, and breaks off with a [`Violation`] at the first byte that this one would stumble
-//! over: a message that is none, a time before another, a switch from a thread that did not run, an
-//! end without a beginning, an answer that nobody asked for. What it was told is [`Seen`].
+//! **Duties.** [`StrictViewer`] connects to what tells events live, asks all that Tracy's own
+//! viewer would ask, and breaks off with a [`Violation`] at the first byte that this one would
+//! stumble over: a message that is none, a time before another, a switch from a thread that did not
+//! run, an end without a beginning, an answer that nobody asked for. What it was told is
+//! [`ReceivedTimeline`].
 //!
 //! **Non-goals.** It shares nothing with who writes the protocol: lengths and numbers stand here
 //! once more, as the protocol's page has them.
@@ -12,7 +13,10 @@ mod history;
 mod messages;
 mod stream;
 
-pub use history::{GpuJobSeen, LockSeen, MessageSeen, Seen, SwitchSeen, ThreadSeen, ZoneSeen};
+pub use history::{
+    ReceivedGpuJob, ReceivedLock, ReceivedMessage, ReceivedSwitch, ReceivedThread,
+    ReceivedTimeline, ReceivedZone,
+};
 pub use stream::Welcome;
 
 use history::History;
@@ -128,7 +132,7 @@ impl StrictViewer {
     }
 
     /// What it was told so far.
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &ReceivedTimeline {
         &self.history.seen
     }
 }

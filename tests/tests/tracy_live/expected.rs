@@ -5,7 +5,7 @@ use syscollect_exporters::TracyLive;
 use syscollect_model::{
     Event, Exporter, Loss, RecorderSummary, Tables, ThreadId, Time, TrackId, TrackKind,
 };
-use syscollect_tests::tracy_viewer::Seen;
+use syscollect_tests::tracy_viewer::ReceivedTimeline;
 
 /// A zone: start, end, name.
 pub(crate) type Zone = (i64, Option<i64>, String);
@@ -91,13 +91,13 @@ fn numbered((name, number): (syscollect_model::StringId, Option<u64>), tables: &
 }
 
 /// The zones that a viewer saw.
-pub(crate) fn zones(seen: &Seen) -> Vec<Zone> {
+pub(crate) fn zones(seen: &ReceivedTimeline) -> Vec<Zone> {
     let zones = seen.zones.iter();
     zones.map(|zone| (zone.start, zone.end, seen.zone_name(zone).to_owned())).collect()
 }
 
 /// The functions of a sample that a viewer saw.
-pub(crate) fn functions(seen: &Seen, stack: &[u64]) -> Vec<String> {
+pub(crate) fn functions(seen: &ReceivedTimeline, stack: &[u64]) -> Vec<String> {
     let lines = stack.iter().flat_map(|address| &seen.frames[address]);
     lines.map(|(name, ..)| name.clone()).filter(|name| name != "[no stack]").collect()
 }

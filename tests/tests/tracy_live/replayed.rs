@@ -4,7 +4,7 @@ use crate::connection::{connect, end, exchange};
 use crate::expected::{Both, Expected, functions, zones};
 use syscollect_exporters::TracyLive;
 use syscollect_playback::Recording as _;
-use syscollect_tests::tracy_viewer::{Seen, StrictViewer};
+use syscollect_tests::tracy_viewer::{ReceivedTimeline, StrictViewer};
 use syscollect_tests::{golden, reference_capture};
 use syscollect_tracy_protocol::Limits;
 
@@ -23,7 +23,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &[T], expected: &[T]) 
 }
 
 /// What a viewer saw from a time on is what there was from then on.
-fn compare(seen: &Seen, expected: &Expected, joined: i64) {
+fn compare(seen: &ReceivedTimeline, expected: &Expected, joined: i64) {
     let after = |time: i64| time > joined;
     // Going from idle to idle is no switch to the viewer.
     let mut running = std::collections::BTreeMap::new();

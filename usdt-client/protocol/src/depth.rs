@@ -2,9 +2,9 @@
 
 use crate::ZONE_END_DEPTH;
 
-/// The depth of the zone that ends, where an end leaves `left` zones open, of which the low six bits
-/// are known, and the innermost that is known lies at depth `innermost`: the nearest to that which
-/// fits. `None`: a zone inside of it, whose beginning is not known.
+/// The depth of the zone that ends, where an end leaves `left` zones open, of which the low six
+/// bits are known, and the innermost that is known lies at depth `innermost`: the nearest to that
+/// which fits. `None`: a zone inside of it, whose beginning is not known.
 pub const fn ended_depth(innermost: u32, left: u8) -> Option<u32> {
     let above = left.wrapping_sub(innermost as u8) & ZONE_END_DEPTH;
     let below = (64 - above as u32) % 64;

@@ -325,8 +325,8 @@ pub struct ItemWords {
 }
 
 impl ItemWords {
-    /// Those of a zone's beginning, as [`Item::encode`] makes them, which is too large to be inlined
-    /// where a zone counts nanoseconds.
+    /// Those of a zone's beginning, as [`Item::encode`] makes them, which is too large to be
+    /// inlined where a zone counts nanoseconds.
     #[inline(always)]
     pub fn zone_begin(ticks: u64, location: u32, depth: u32) -> Self {
         let first = ticks << 8 | ItemKind::ZoneBegin as u64;

@@ -3,8 +3,8 @@
 //! A [`GpuContext`] stands for a queue of a device, or for a context of a programming interface. A
 //! [`GpuZone`] begins and ends where the program submits work, as a zone of a thread does. When the
 //! GPU did it is told later ([`GpuContext::resolve`]), from any thread, in any order. How the GPU's
-//! clock goes with the host's is told now and then ([`GpuContext::calibrate`]). This module calls no
-//! programming interface: the program writes time stamp queries and reads them, for which
+//! clock goes with the host's is told now and then ([`GpuContext::calibrate`]). This module calls
+//! no programming interface: the program writes time stamp queries and reads them, for which
 //! [`QueryRing`] keeps the books.
 //!
 //! ```

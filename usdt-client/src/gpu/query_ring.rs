@@ -186,7 +186,7 @@ mod tests {
 
     /// What a program does.
     #[derive(Clone, Debug)]
-    enum Step {
+    enum RingOperation {
         /// It begins so many zones.
         Take(u8),
         /// The GPU writes what this picks of all that is outstanding.
@@ -195,12 +195,12 @@ mod tests {
         Abandon,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = RingOperation> {
         prop_oneof![
-            4 => (1..40_u8).prop_map(Step::Take),
-            4 => any::<u64>().prop_map(Step::Write),
-            4 => Just(Step::Resolve),
-            1 => Just(Step::Abandon),
+            4 => (1..40_u8).prop_map(RingOperation::Take),
+            4 => any::<u64>().prop_map(RingOperation::Write),
+            4 => Just(RingOperation::Resolve),
+            1 => Just(RingOperation::Abandon),
         ]
     }
 
@@ -229,13 +229,13 @@ mod tests {
         }
     }
 
-    fn plays<const PAIRS: usize>(steps: &[Step]) -> Result<(), TestCaseError> {
+    fn plays<const PAIRS: usize>(steps: &[RingOperation]) -> Result<(), TestCaseError> {
         let mut ring = QueryRing::<u64, PAIRS>::new();
         let (mut pool, mut zones, mut open) = (Pool::default(), 0_u64, BTreeSet::new());
         let (mut refused, mut told) = (0, BTreeSet::new());
-        for step in steps.iter().chain([&Step::Write(u64::MAX), &Step::Resolve]) {
+        for step in steps.iter().chain([&RingOperation::Write(u64::MAX), &RingOperation::Resolve]) {
             match step {
-                Step::Take(count) => {
+                RingOperation::Take(count) => {
                     for _ in 0..*count {
                         zones += 1;
                         let full = ring.outstanding() == PAIRS;
@@ -251,8 +251,8 @@ mod tests {
                         open.insert(zones);
                     }
                 }
-                Step::Write(pick) => pool.write(*pick),
-                Step::Resolve => {
+                RingOperation::Write(pick) => pool.write(*pick),
+                RingOperation::Resolve => {
                     let written = &pool.written;
                     let mut read = BTreeSet::new();
                     ring.resolve(
@@ -271,7 +271,7 @@ mod tests {
                     pool.written.retain(|_, value| !read.contains(&(*value / 10)));
                     told.extend(read);
                 }
-                Step::Abandon => {
+                RingOperation::Abandon => {
                     ring.abandon(|zone| assert!(open.remove(&zone), "told twice"));
                     prop_assert!(open.is_empty());
                     pool = Pool::default();

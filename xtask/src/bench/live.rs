@@ -1,5 +1,5 @@
-//! `cargo xtask bench --live`: what it costs that a Tracy viewer may connect, and that one does, and
-//! how late that one is told what happens.
+//! `cargo xtask bench --live`: what it costs that a Tracy viewer may connect, and that one does,
+//! and how late that one is told what happens.
 
 use std::fs;
 use std::net::TcpStream;

@@ -14,7 +14,7 @@ use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
-use syscollect_tests::tracy_viewer::{StrictViewer, SwitchSeen};
+use syscollect_tests::tracy_viewer::{ReceivedSwitch, StrictViewer};
 
 use super::context::{Context, ends_with_us, finish, signal, until, wait};
 
@@ -167,7 +167,7 @@ fn compare(viewer: &StrictViewer, file: &InFile) -> Result<usize> {
     });
     ensure!(missing.is_none(), "the viewer was told of a loss: {missing:?}");
     ensure!(seen.zones.iter().any(|zone| seen.zone_name(zone) == "turn"), "there are no zones");
-    let named = |switch: &&SwitchSeen| switch.new != 0 && switch.time > joined;
+    let named = |switch: &&ReceivedSwitch| switch.new != 0 && switch.time > joined;
     let threads: BTreeSet<u32> = seen.switches.iter().filter(named).map(|one| one.new).collect();
     for thread in threads {
         let name = seen.threads.get(&thread).map(|thread| thread.label.as_str());

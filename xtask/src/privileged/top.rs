@@ -25,8 +25,8 @@ const READING_NS: u64 = 3_000_000;
 /// What is asked for where no stacks are.
 const UNSAMPLED: [&str; 4] = ["--freq", "99", "--stacks", "none"];
 
-/// A program that burns and one that waits, each in a function that is known: what was shown of that
-/// is what they measured themselves, by name, and it is what has most of its kind.
+/// A program that burns and one that waits, each in a function that is known: what was shown of
+/// that is what they measured themselves, by name, and it is what has most of its kind.
 pub(crate) fn functions(context: &Context) -> Result<String> {
     let options = ["--by", "functions"];
     let (seconds, told) = watched(context, 7, &options, &["callers", "3"])?;

@@ -197,8 +197,8 @@ const PATHS: [&CStr; 4] = [c"/etc/passwd", c"/etc/passwd-", c"/etc/passw", c"/et
 
 #[inline(never)]
 fn opened(path: &CStr) {
-    // Who opens a file has read its name. A probe reads only what is in memory, and brings no page of
-    // a program that was built a moment ago.
+    // Who opens a file has read its name. A probe reads only what is in memory, and brings no page
+    // of a program that was built a moment ago.
     std::hint::black_box(path.to_bytes().iter().map(|byte| u32::from(*byte)).sum::<u32>());
     probe!("stall", "opened", "8@%rdi", path.as_ptr());
 }

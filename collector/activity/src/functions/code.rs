@@ -7,7 +7,7 @@ use syscollect_model::{BuildId, Mapping, ModuleKind, SymbolTable};
 use syscollect_store::{Producer, ProducerShares};
 
 /// Places that are told apart; of more only the module is known.
-pub(super) const MOST_PLACES: usize = 1 << 17;
+pub(super) const MOST_ADDRESSES: usize = 1 << 17;
 /// Modules.
 const MOST_MODULES: usize = 1 << 14;
 /// From a name so many bytes are kept.
@@ -30,7 +30,7 @@ enum FunctionCode {
 
 /// Code of one module that nobody was asked to name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnnamedPlaces {
+pub struct UnnamedAddresses {
     /// The module's path as in its mappings; that of all kernel code for the kernel.
     pub path: String,
     /// Its build id.
@@ -57,14 +57,14 @@ enum CodeKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CodeAddress {
     module: u32,
     offset: u64,
-    name: PlaceName,
+    name: AddressName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlaceName {
+enum AddressName {
     /// Nobody was asked.
     NotAsked,
     Asked,
@@ -76,7 +76,7 @@ enum PlaceName {
 pub(super) struct Code {
     modules: Vec<Module>,
     module_ids: FxHashMap<Module, u32>,
-    places: Vec<Place>,
+    places: Vec<CodeAddress>,
     ids: FxHashMap<(u32, u64), u32>,
     names: Vec<Arc<str>>,
     name_ids: FxHashMap<Arc<str>, u32>,
@@ -155,7 +155,7 @@ impl Code {
             return *known;
         }
         let payer = Producer { user: pid, program: pid };
-        let free = MOST_PLACES.saturating_sub(self.shares.of_all());
+        let free = MOST_ADDRESSES.saturating_sub(self.shares.of_all());
         if self.shares.room_for(payer, free) > 0 {
             self.shares.add(payer, 1);
             return self.add(module, offset);
@@ -170,17 +170,17 @@ impl Code {
 
     fn add(&mut self, module: u32, offset: u64) -> u32 {
         let number = self.places.len() as u32;
-        self.places.push(Place { module, offset, name: PlaceName::NotAsked });
+        self.places.push(CodeAddress { module, offset, name: AddressName::NotAsked });
         self.ids.insert((module, offset), number);
         number
     }
 
     /// The function at a place.
     pub(super) fn function(&self, place: u32) -> Option<CodeFunction> {
-        let Place { module, offset, name } = *self.places.get(place as usize)?;
+        let CodeAddress { module, offset, name } = *self.places.get(place as usize)?;
         let code = match name {
-            PlaceName::Found(name) => FunctionCode::Named(name),
-            PlaceName::NotAsked | PlaceName::Asked => FunctionCode::At(offset),
+            AddressName::Found(name) => FunctionCode::Named(name),
+            AddressName::NotAsked | AddressName::Asked => FunctionCode::At(offset),
         };
         Some(CodeFunction { module, code })
     }
@@ -220,25 +220,25 @@ impl Code {
         &mut self,
         places: impl Iterator<Item = u32>,
         most: usize,
-    ) -> Vec<UnnamedPlaces> {
+    ) -> Vec<UnnamedAddresses> {
         let mut asked = FxHashMap::<u32, Vec<u64>>::default();
         let mut count = 0;
         for number in places {
             let Some(place) = self.places.get_mut(number as usize) else { continue };
             let kind = self.modules[place.module as usize].kind;
-            if place.name != PlaceName::NotAsked || place.offset == 0 || kind == CodeKind::Other {
+            if place.name != AddressName::NotAsked || place.offset == 0 || kind == CodeKind::Other {
                 continue;
             }
             if count >= most {
                 break;
             }
             count += 1;
-            place.name = PlaceName::Asked;
+            place.name = AddressName::Asked;
             asked.entry(place.module).or_default().push(place.offset);
         }
         let unnamed = |(number, offsets): (u32, Vec<u64>)| {
             let Module { path, build_id, kind } = &self.modules[number as usize];
-            UnnamedPlaces {
+            UnnamedAddresses {
                 path: path.to_string(),
                 build_id: build_id.clone(),
                 is_kernel: *kind == CodeKind::Kernel,
@@ -277,7 +277,7 @@ impl Code {
             if is_kernel && syscollect_merge::is_in_every_wait(name) {
                 self.in_every_wait.insert(number);
             }
-            self.places[place as usize].name = PlaceName::Found(number);
+            self.places[place as usize].name = AddressName::Found(number);
         }
     }
 }
@@ -352,10 +352,10 @@ mod tests {
     fn who_has_endless_places_leaves_room_for_others_and_has_its_modules() {
         let mut code = Code::default();
         let module = code.module_of(&mapping("/bin/a"));
-        for offset in 1..2 * MOST_PLACES as u64 {
+        for offset in 1..2 * MOST_ADDRESSES as u64 {
             code.place(1, module, offset);
         }
-        assert!(code.len() < MOST_PLACES / 4 * 3, "{}", code.len());
+        assert!(code.len() < MOST_ADDRESSES / 4 * 3, "{}", code.len());
         let beyond = code.place(1, module, u64::MAX);
         assert_eq!(code.name(code.function(beyond).unwrap()), "a");
         let other = code.place(2, module, u64::MAX - 1);

@@ -9,9 +9,9 @@ mod sent;
 pub use call_tree::{
     CallTree, CallTreeBuilder, FunctionWeight, StackWeight, UnfoldedCall, UnfoldedCalls,
 };
-pub use code::{CodeFunction, UnnamedPlaces};
+pub use code::{CodeFunction, UnnamedAddresses};
 
-use code::{Code, MOST_PLACES};
+use code::{Code, MOST_ADDRESSES};
 use memory::LiveMemory;
 use sent::{EventStack, SentStacks};
 use std::cmp::Reverse;
@@ -303,7 +303,7 @@ impl Functions {
     /// Where little room is left for stacks or code, what is known of them begins anew, and is to
     /// be sent again; whether it does.
     pub(crate) fn begin_anew(&mut self) -> bool {
-        let is_full = self.stacks.is_nearly_full() || self.code.len() > MOST_PLACES / 4 * 3;
+        let is_full = self.stacks.is_nearly_full() || self.code.len() > MOST_ADDRESSES / 4 * 3;
         if !is_full || self.seconds < LEAST_SECONDS {
             return false;
         }
@@ -367,7 +367,7 @@ impl Functions {
 
     /// Code of a second that nobody was asked to name, of no more than so many places: whoever asks
     /// for it finds the names, and [adds](Self::add_names) them.
-    pub fn ask(&mut self, second: &FunctionActivity, most: usize) -> Vec<UnnamedPlaces> {
+    pub fn ask(&mut self, second: &FunctionActivity, most: usize) -> Vec<UnnamedAddresses> {
         if second.epoch != self.epoch {
             return Vec::new();
         }

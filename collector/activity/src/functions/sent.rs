@@ -21,7 +21,7 @@ const NONE: u32 = 0;
 
 /// A stack of one part.
 #[derive(Debug)]
-struct Part {
+struct StackPart {
     pid: u32,
     /// Places, outermost first; `None` until it is known what lay where.
     places: Option<Arc<[u32]>>,
@@ -29,7 +29,7 @@ struct Part {
 
 /// A stack as events have it.
 #[derive(Clone, Copy, Debug)]
-struct Whole {
+struct WholeStack {
     pid: u32,
     user: u32,
     kernel: u32,
@@ -49,7 +49,7 @@ pub(super) struct EventStack {
 }
 
 /// A stack whose places are to be found: of a time.
-struct Raw {
+struct UnresolvedStack {
     at: u64,
     part: u32,
     is_kernel: bool,
@@ -60,12 +60,12 @@ struct Raw {
 #[derive(Default)]
 pub(super) struct SentStacks {
     ids: FxHashMap<(Lane, u32), u32>,
-    parts: Vec<Part>,
+    parts: Vec<StackPart>,
     /// Places of those that are known, by their hash.
     same: FxHashMap<u64, Arc<[u32]>>,
-    wholes: Vec<Whole>,
+    wholes: Vec<WholeStack>,
     whole_ids: FxHashMap<(Lane, u32, u32, u32), u32>,
-    raw: Vec<Raw>,
+    raw: Vec<UnresolvedStack>,
     /// Of frames, and of stacks of events.
     shares: ProducerShares,
     whole_shares: ProducerShares,
@@ -105,11 +105,11 @@ impl SentStacks {
             return;
         }
         self.shares.add(payer(pid), frames);
-        self.parts.push(Part { pid, places: None });
+        self.parts.push(StackPart { pid, places: None });
         // 0 is none.
         let part = self.parts.len() as u32;
         self.ids.insert((lane, id), part);
-        self.raw.push(Raw { at: at.0, part, is_kernel, addresses });
+        self.raw.push(UnresolvedStack { at: at.0, part, is_kernel, addresses });
     }
 
     /// When stacks were sent whose places are not known.
@@ -183,7 +183,7 @@ impl SentStacks {
             return NONE;
         }
         self.whole_shares.add(payer(owner), 1);
-        self.wholes.push(Whole { pid: owner, user: user_part, kernel: kernel_part });
+        self.wholes.push(WholeStack { pid: owner, user: user_part, kernel: kernel_part });
         let number = self.wholes.len() as u32;
         self.whole_ids.insert((lane, user, kernel, pid), number);
         number
@@ -196,7 +196,7 @@ impl SentStacks {
 
     /// The process and the places of a stack, outermost first; `None` where those are not known.
     pub(super) fn get(&self, number: u32) -> Option<(u32, [&[u32]; 2])> {
-        let Whole { pid, user, kernel } = *self.wholes.get(number.checked_sub(1)? as usize)?;
+        let WholeStack { pid, user, kernel } = *self.wholes.get(number.checked_sub(1)? as usize)?;
         let places = |part: u32| match part.checked_sub(1) {
             None => Some(&[][..]),
             Some(index) => self.parts[index as usize].places.as_deref(),

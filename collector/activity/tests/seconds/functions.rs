@@ -66,9 +66,9 @@ fn what_runs_is_told_by_samples_and_what_is_blocked_to_the_tick() {
     let mut recorder = recorder();
     recorder.activity.follow_functions();
     assert!(recorder.activity.functions_mut().take_wants_anew());
-    recorder.sent(SAMPLES, (1, 1), 7, &[0x1_0210, 0x1_0151]);
-    recorder.sent(SCHED, (1, 1), 7, &[0x1_0310, 0x1_0151]);
-    recorder.sent(SCHED, (1, 2), 0, &[0x110, 0x210]);
+    recorder.sent(SAMPLES, 1, 1, 7, &[0x1_0210, 0x1_0151]);
+    recorder.sent(SCHED, 1, 1, 7, &[0x1_0310, 0x1_0151]);
+    recorder.sent(SCHED, 1, 2, 0, &[0x110, 0x210]);
     recorder.switch(0, 10 * MS, 8, 0);
     recorder.blocks(0, 100 * MS, 7, [1, 2]);
     for at in [200, 400, 600] {
@@ -95,7 +95,7 @@ fn what_runs_is_told_by_samples_and_what_is_blocked_to_the_tick() {
 #[test]
 fn nobody_asks_and_nothing_is_kept() {
     let mut recorder = recorder();
-    recorder.sent(SCHED, (1, 1), 7, &[0x1_0310]);
+    recorder.sent(SCHED, 1, 1, 7, &[0x1_0310]);
     recorder.switch(0, 10 * MS, 8, 0);
     recorder.blocks(0, 100 * MS, 7, [1, 0]);
     recorder.until(2 * SECOND);
@@ -106,9 +106,9 @@ fn nobody_asks_and_nothing_is_kept() {
 #[test]
 fn a_stack_that_was_sent_before_anybody_asked_is_not_known_until_it_is_sent_again() {
     let mut recorder = recorder();
-    recorder.sent(SCHED, (1, 1), 7, &[0x1_0310]);
+    recorder.sent(SCHED, 1, 1, 7, &[0x1_0310]);
     recorder.activity.follow_functions();
-    recorder.sent(SCHED, (1, 2), 7, &[0x1_0410]);
+    recorder.sent(SCHED, 1, 2, 7, &[0x1_0410]);
     recorder.switch(0, 10 * MS, 8, 0);
     recorder.blocks(0, 100 * MS, 7, [1, 0]);
     recorder.wakes(0, 200 * MS, 8);
@@ -125,11 +125,11 @@ fn a_stack_that_was_sent_before_anybody_asked_is_not_known_until_it_is_sent_agai
 fn a_kernel_thread_s_stack_is_its_own_and_another_program_has_other_code() {
     let mut recorder = recorder();
     recorder.activity.follow_functions();
-    recorder.sent(SCHED, (1, 1), 0, &[0x110, 0x210]);
+    recorder.sent(SCHED, 1, 1, 0, &[0x110, 0x210]);
     recorder.switch(0, 10 * MS, 9, 0);
     recorder.blocks(0, 100 * MS, 7, [0, 1]);
     recorder.task(0, 150 * MS, RecordKind::Fork, (20, 20, "child"));
-    recorder.sent(SAMPLES, (160 * MS, 1), 20, &[0x1_0210]);
+    recorder.sent(SAMPLES, 160 * MS, 1, 20, &[0x1_0210]);
     recorder.sample(0, 200 * MS, 20, [1, 0]);
     recorder.until(SECOND);
     name(&mut recorder);
@@ -149,12 +149,12 @@ fn endless_stacks_of_a_process_are_counted_and_leave_room_for_others() {
     recorder.activity.follow_functions();
     for id in 1..150_000 {
         let address = 0x1_0000 + u64::from(id) % 0xffff + 1;
-        recorder.sent(SAMPLES, (1, id), 7, &[address, address / 2 + 0x8000, 0x1_0151]);
+        recorder.sent(SAMPLES, 1, id, 7, &[address, address / 2 + 0x8000, 0x1_0151]);
         if id % 10 == 0 {
             recorder.sample(0, 10 * MS, 7, [id, 0]);
         }
     }
-    recorder.sent(SAMPLES, (2, 200_000), 8, &[0x1_0210]);
+    recorder.sent(SAMPLES, 2, 200_000, 8, &[0x1_0210]);
     (0..50).for_each(|_| recorder.sample(0, 20 * MS, 8, [200_000, 0]));
     recorder.until(SECOND);
     let second = activity(&recorder, 0);
@@ -169,7 +169,7 @@ fn endless_stacks_of_a_process_are_counted_and_leave_room_for_others() {
 fn a_table_of_another_build_names_nothing() {
     let mut recorder = recorder();
     recorder.activity.follow_functions();
-    recorder.sent(SAMPLES, (1, 1), 7, &[0x1_0210]);
+    recorder.sent(SAMPLES, 1, 1, 7, &[0x1_0210]);
     recorder.sample(0, 10 * MS, 7, [1, 0]);
     recorder.until(SECOND);
     let symbols =

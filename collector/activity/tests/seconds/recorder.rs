@@ -133,7 +133,7 @@ impl Recorder {
     }
 
     /// A stack is sent, innermost first, to a lane of stacks; of the kernel where `pid` is 0.
-    pub(crate) fn sent(&mut self, lane: Lane, (at, id): (u64, u32), pid: u32, addresses: &[u64]) {
+    pub(crate) fn sent(&mut self, lane: Lane, at: u64, id: u32, pid: u32, addresses: &[u64]) {
         let header = StackHeader {
             stamp: Stamp::new(at, RecordKind::Stack),
             id,

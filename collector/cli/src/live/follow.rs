@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use syscollect_activity::UnnamedPlaces;
+use syscollect_activity::UnnamedAddresses;
 use syscollect_capture::{Teed, Watched};
 use syscollect_exporters::{CodeToName, TracyLive};
 use syscollect_merge::{Live, play_live};
@@ -140,9 +140,9 @@ fn find_names(live: &mut TracyLive, names: &mut LiveNames) {
     let wanted = live.take_to_name(MOST_NAMED);
     let places = wanted.into_iter().map(|code| {
         let CodeToName { path, build_id, is_kernel, offsets } = code;
-        UnnamedPlaces { path, build_id, is_kernel, offsets }
+        UnnamedAddresses { path, build_id, is_kernel, offsets }
     });
-    let places: Vec<UnnamedPlaces> = places.collect();
+    let places: Vec<UnnamedAddresses> = places.collect();
     if !places.is_empty() {
         names.ask(places);
     }

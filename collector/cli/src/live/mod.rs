@@ -1,8 +1,8 @@
 //! `syscollect live`: the machine in a Tracy viewer that connects.
 //!
 //! A flight recorder runs in this process. A thread of its own takes what is recorded a hundred
-//! times a second, plays it, and tells a viewer what came; nothing wakes it for an event, and what it
-//! is too slow for is left out, counted and shown. What is held is written where somebody asks.
+//! times a second, plays it, and tells a viewer what came; nothing wakes it for an event, and what
+//! it is too slow for is left out, counted and shown. What is held is written where somebody asks.
 
 mod announce;
 mod follow;

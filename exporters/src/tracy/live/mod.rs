@@ -2,8 +2,8 @@
 //!
 //! What each event becomes is the same as in a file, as far as it can be told at once:
 //!
-//! - of the tracks of a thread, the first of its own zones is on the thread; every other track has a
-//!   row of its own, since whether they nest is not known yet;
+//! - of the tracks of a thread, the first of its own zones is on the thread; every other track has
+//!   a row of its own, since whether they nest is not known yet;
 //! - who gives up waiting for a lock goes on to wait, as the viewer sees it: a message says so;
 //! - memory that was allocated before the viewer came is not told;
 //! - names of threads are those of when the viewer first asks; messages tell of later ones.
@@ -28,7 +28,7 @@ use syscollect_model::{
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, Host, Limits, Session};
-use things::Things;
+use things::{EndedJob, NamedObjects};
 use zones::LiveZones;
 
 /// From one value of the load to the next, nanoseconds.
@@ -58,7 +58,7 @@ pub struct TracyLive {
     rows: LiveRows,
     zones: LiveZones,
     code: LiveCode,
-    things: Things,
+    things: NamedObjects,
     load: Load,
 }
 
@@ -78,7 +78,7 @@ impl TracyLive {
             rows,
             zones: LiveZones::default(),
             code: LiveCode::default(),
-            things: Things::default(),
+            things: NamedObjects::default(),
             load: Load::default(),
         }
     }
@@ -99,8 +99,8 @@ impl TracyLive {
         self.code.take_to_name(&mut self.session, most)
     }
 
-    /// What was found of all that was [to be named](Self::take_to_name) so far; what is missing in it
-    /// has no name.
+    /// What was found of all that was [to be named](Self::take_to_name) so far; what is missing in
+    /// it has no name.
     pub fn add_names(&mut self, tables: &[SymbolTable]) {
         self.code.add_names(&mut self.session, tables);
     }
@@ -280,7 +280,8 @@ impl TracyLive {
             None => self.row(RowOwner::Track(track), tables),
         };
         let catalogue = &mut self.session.catalogue;
-        if let Some(job) = self.things.job((track, thread), (time, job), catalogue, tables) {
+        let ended = EndedJob { track, thread, end: time, job };
+        if let Some(job) = self.things.job(ended, catalogue, tables) {
             self.tell(time, tracy::Event::Job(Box::new(job)));
         }
     }

@@ -1,23 +1,21 @@
-//! Plots, sets of frames, locks, pools of memory and contexts of GPUs: what has a name and a number.
+//! Plots, sets of frames, locks, pools of memory and contexts of GPUs: what has a name and a
+//! number.
 
 use super::zones::LiveZones;
-use crate::labels;
+use crate::tracy::gpu::{JobLabel, job_label};
 use crate::tracy::rows::scoped_name;
 use crate::tracy::strings::{clean, short_name};
 use crate::tracy::{frames, plots};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    GpuJob, GpuJobEnd, LockId, ProcessId, Scope, StringId, Tables, Time, TrackId, TrackKind,
+    GpuJob, LockId, ProcessId, Scope, StringId, Tables, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{Catalogue, Job, LocationRow, LockRow, PlotRow, SetRow, TextId};
 
-/// Of jobs that failed.
-const RED: u32 = 0xff_5555;
-
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Things {
+pub(super) struct NamedObjects {
     plots: FxHashMap<TrackId, tracy::PlotId>,
     sets: FxHashMap<TrackId, tracy::SetId>,
     has_main_set: bool,
@@ -36,7 +34,16 @@ struct Context {
     ends: FxHashMap<u32, i64>,
 }
 
-impl Things {
+/// A job that has ended, and where it is shown.
+pub(super) struct EndedJob<'a> {
+    pub(super) track: TrackId,
+    /// The viewer's number of the row of who submitted it.
+    pub(super) thread: u32,
+    pub(super) end: Time,
+    pub(super) job: &'a GpuJob,
+}
+
+impl NamedObjects {
     pub(super) fn plot(
         &mut self,
         track: TrackId,
@@ -130,8 +137,7 @@ impl Things {
     /// A job of a GPU as the viewer has it; `None` where its queue finds no room.
     pub(super) fn job(
         &mut self,
-        (track, thread): (TrackId, u32),
-        (end, job): (Time, &GpuJob),
+        EndedJob { track, thread, end, job }: EndedJob<'_>,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> Option<Job> {
@@ -156,19 +162,10 @@ impl Things {
     }
 }
 
-/// What kind of job it is.
+/// The location of jobs of its kind.
 fn location(job: &GpuJob, catalogue: &mut Catalogue, tables: &Tables) -> tracy::LocationId {
-    let name = clean(tables.strings.get(job.name));
-    let (name, color) = match job.end {
-        GpuJobEnd::Finished => (name.into_owned(), 0),
-        GpuJobEnd::Failed => match labels::job_error(job) {
-            Some(error) => (format!("{name} [failed: {}]", clean(error)), RED),
-            None => (format!("{name} [failed]"), RED),
-        },
-        GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
-        GpuJobEnd::Untimed => (format!("{name} [without times]"), RED),
-        GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
-    };
+    let JobLabel { name, color } = job_label(job, tables);
+    let (name, color) = (clean(&name), color.unwrap_or(0));
     let (name, nothing) = (Some(catalogue.text(&name)), catalogue.text(""));
     catalogue.location(LocationRow { name, function: nothing, file: nothing, line: 0, color })
 }

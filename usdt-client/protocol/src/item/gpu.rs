@@ -10,8 +10,8 @@ use crate::HostClock;
 /// The longest deviation of a calibration that can be said, nanoseconds.
 pub const MAX_DEVIATION: u32 = i32::MAX as u32;
 
-/// Which zone of a GPU: a context of the [log](crate::log), and a number that no other zone has which
-/// is open or has no times yet.
+/// Which zone of a GPU: a context of the [log](crate::log), and a number that no other zone has
+/// which is open or has no times yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GpuZoneNumber {
     /// The context.

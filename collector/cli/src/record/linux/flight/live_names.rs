@@ -8,13 +8,13 @@ use crate::record::backend::series::go_behind;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use syscollect_activity::UnnamedPlaces;
+use syscollect_activity::UnnamedAddresses;
 use syscollect_model::SymbolTable;
 use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer};
 
 /// Finds names, one lot after the other.
 pub(crate) struct LiveNames {
-    asks: Sender<Vec<UnnamedPlaces>>,
+    asks: Sender<Vec<UnnamedAddresses>>,
     found: Receiver<Vec<SymbolTable>>,
     is_busy: bool,
 }
@@ -26,7 +26,7 @@ impl LiveNames {
     ///
     /// There can be no thread.
     pub(super) fn start(snapshots: Arc<Snapshots>) -> Result<Self> {
-        let (asks, asked) = channel::<Vec<UnnamedPlaces>>();
+        let (asks, asked) = channel::<Vec<UnnamedAddresses>>();
         let (finds, found) = channel();
         let thread = std::thread::Builder::new().name("names".into()).spawn(move || {
             // It shares threads that open files with the recorder, which goes first.
@@ -50,7 +50,7 @@ impl LiveNames {
     }
 
     /// Asks for the names of these.
-    pub(crate) fn ask(&mut self, places: Vec<UnnamedPlaces>) {
+    pub(crate) fn ask(&mut self, places: Vec<UnnamedAddresses>) {
         self.is_busy |= self.asks.send(places).is_ok();
     }
 
@@ -69,14 +69,14 @@ fn options() -> Options {
 }
 
 fn name(
-    places: Vec<UnnamedPlaces>,
+    places: Vec<UnnamedAddresses>,
     kernel: &mut Symbolizer,
     snapshots: &Snapshots,
 ) -> Vec<SymbolTable> {
     let unwanted = || snapshots.is_abandoned();
     let (of_kernel, of_files): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|places| places.is_kernel);
-    let request = |UnnamedPlaces { path, build_id, offsets, .. }| ModuleRequest {
+    let request = |UnnamedAddresses { path, build_id, offsets, .. }| ModuleRequest {
         path,
         build_id,
         offsets,

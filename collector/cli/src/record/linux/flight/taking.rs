@@ -46,8 +46,8 @@ pub(super) struct Snapshots {
     counts: Mutex<SnapshotCounts>,
     places: Mutex<Places>,
     changed: Condvar,
-    /// Who names one has this, where memory is limited: what is read of a snapshot to name it may be
-    /// as much as the buffer has.
+    /// Who names one has this, where memory is limited: what is read of a snapshot to name it may
+    /// be as much as the buffer has.
     naming: Option<Mutex<()>>,
 }
 
