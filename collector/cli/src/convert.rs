@@ -574,6 +574,11 @@ where
         Ok(self.inner.before(time, event, tables)?)
     }
 
+    #[inline]
+    fn after(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
+        Ok(self.inner.after(time, event, tables)?)
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],

@@ -232,6 +232,17 @@ pub trait Exporter {
         Ok(())
     }
 
+    /// Called for each event after that part, for who learns of the part from what came later. All
+    /// such calls come between those of [`event`](Self::event) and that of [`end`](Self::end).
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    #[inline]
+    fn after(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Called once, after the last event, with every loss of the session
     /// (those that came as events included) and what the recorder said of itself.
     ///

@@ -62,6 +62,11 @@ impl<E: Exporter> Exporter for Stoppable<'_, E> {
         self.keep(result)
     }
 
+    fn after(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
+        let result = self.exporter.after(time, event, tables);
+        self.keep(result)
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],

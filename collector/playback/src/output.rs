@@ -95,12 +95,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Of what comes before the range names and what is open last; what else does, the exporter
-    /// knows.
+    /// Of what comes before the range names and what is open last; what else does, and what comes
+    /// after it, the exporter knows.
     #[cold]
     fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         if now >= self.range.end {
-            return self.leave(tables);
+            self.leave(tables)?;
+            return self.exporter.after(now, event, tables);
         }
         self.exporter.before(now, event, tables)?;
         self.waiting |= self.before.note(now, event);

@@ -148,6 +148,11 @@ impl ThreadAccount {
         self.times = Times::default();
     }
 
+    /// No event told what it did, nor for how long.
+    pub(super) fn is_told_nothing(&self) -> bool {
+        self.counts == Counts::default() && self.times == Times::default()
+    }
+
     /// It was seen asleep, and nothing told what it did: it has slept since before the recording.
     pub(super) fn slept_before(&mut self, off_cpu: OffCpu) {
         self.state = ThreadState::Blocked(off_cpu);

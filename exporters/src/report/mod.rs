@@ -91,6 +91,7 @@
 //! events; tables of pairs stop growing at some hundred thousand rows.
 
 mod account;
+mod after_part;
 mod callers;
 mod capped;
 mod cpu;
@@ -134,6 +135,7 @@ pub use data::*;
 pub use filter::{Family, ProcessFilter};
 pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
+use after_part::AfterPart;
 use cpu::Cpus;
 use gpu::GpuAccounts;
 use locks::LockAccounts;
@@ -209,6 +211,7 @@ pub struct ReportExporter {
     span: SessionSpan,
     counts: EventCounts,
     scheduling: Scheduling,
+    after_part: AfterPart,
     samples: Samples,
     wakeups: WakeCounts,
     migrations: MigrationCounts,
@@ -239,6 +242,7 @@ impl ReportExporter {
             span: SessionSpan::new(options.part),
             counts: EventCounts::default(),
             scheduling: Scheduling::new(accounts, cpus, waits),
+            after_part: AfterPart::default(),
             // Trees are of processes.
             samples: Samples::new(options.tree.is_some()),
             wakeups: WakeCounts::default(),
@@ -376,6 +380,13 @@ impl Exporter for ReportExporter {
             self.scheduling.accounts.begin_anew(time.0);
         }
         self.scheduling.event(time, event, tables);
+        Ok(())
+    }
+
+    fn after(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        if let Some(asleep) = self.after_part.event(event) {
+            self.scheduling.asleep_since_before(asleep, tables);
+        }
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 //! The definitions are in the documentation of [`super`].
 
 use super::account::{ThreadState, Wait};
+use super::after_part::StillAsleep;
 use super::cpu::Cpus;
-use super::data::{Counts, Times};
 use super::thread_accounts::ThreadAccounts;
 use super::waits::{EndedState, Waits};
 use super::wakeups::Waker;
@@ -232,8 +232,7 @@ impl Scheduling {
         if account.state != ThreadState::Unknown || account.exiting {
             return;
         }
-        let told_nothing = account.counts == Counts::default() && account.times == Times::default();
-        if !told_nothing || tables.thread(thread).start.is_some() {
+        if !account.is_told_nothing() || tables.thread(thread).start.is_some() {
             return self.change(now, thread, ThreadState::Blocked(off_cpu), tables);
         }
         // The session's beginning is that of the first machine.
@@ -241,6 +240,20 @@ impl Scheduling {
             self.change(now, thread, ThreadState::Unknown, tables);
         }
         self.accounts.get(thread, tables).slept_before(off_cpu);
+    }
+
+    /// The thread was seen asleep after what is told of, and had done nothing since: where nothing
+    /// was told of it at all, it has slept all the time.
+    pub(super) fn asleep_since_before(&mut self, asleep: StillAsleep, tables: &Tables) {
+        self.saw_sleepers = true;
+        let StillAsleep { thread, off_cpu } = asleep;
+        let is_of_first = tables.machine_of(thread) == MachineId::FIRST;
+        let is_older = tables.thread(thread).start.is_none();
+        let account = self.accounts.get(thread, tables);
+        let is_unknown = account.state == ThreadState::Unknown && !account.exiting;
+        if is_of_first && is_older && is_unknown && account.is_told_nothing() {
+            account.slept_before(off_cpu);
+        }
     }
 
     /// The waker is what runs on its CPU.

@@ -28,16 +28,9 @@ pub(super) fn print_head(report: &Report, out: &mut Printer) {
         let why = if why.is_empty() { "of a recording that went on".to_owned() } else { why };
         out.line(&format!("{:<10} {why}", "Snapshot"));
         // A part of one says how long it is, and not how long the recording was.
-        match report.recorded_ns {
-            Some(_) if !trigger.is_empty() => out.line(&format!(
-                "{:<10} --around 2s tells of the moment for which it was taken alone",
-                ""
-            )),
-            None => out.line(&format!(
-                "{:<10} who slept all the time, without an event, is told where its end is told of",
-                ""
-            )),
-            Some(_) => {}
+        if report.recorded_ns.is_some() && !trigger.is_empty() {
+            let hint = "--around 2s tells of the moment for which it was taken alone";
+            out.line(&format!("{:<10} {hint}", ""));
         }
     }
     let Recording { complete, reached_max_size, .. } = report.recording;

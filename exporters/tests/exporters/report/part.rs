@@ -12,8 +12,9 @@ fn report_from(scenario: &Scenario, from: u64) -> Report {
     report_of_part(scenario, from, options)
 }
 
-/// The report, with these options, of a part that begins there.
+/// The report, with these options, of a part that begins there, and ends where they say.
 pub(super) fn report_of_part(scenario: &Scenario, from: u64, options: ReportOptions) -> Report {
+    let to = options.part.and_then(|part| part.to).unwrap_or(Time(u64::MAX));
     let mut exporter = ReportExporter::new(options);
     let mut tables = scenario.tables.clone();
     tables.machines = vec![session()];
@@ -21,6 +22,7 @@ pub(super) fn report_of_part(scenario: &Scenario, from: u64, options: ReportOpti
     for (time, event) in &scenario.events {
         let Ok(()) = match *time < Time(START + from * 1_000) {
             true => exporter.before(*time, event, &tables),
+            false if *time >= to => exporter.after(*time, event, &tables),
             false => exporter.event(*time, event, &tables),
         };
     }

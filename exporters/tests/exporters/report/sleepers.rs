@@ -334,3 +334,40 @@ fn in_a_part_of_a_recording_a_sleeper_sleeps_from_its_beginning() {
     assert_eq!(thread(&report, 20).activity.times, times(0, 0, 50, 0));
     assert_eq!(report.off_cpu.asleep_throughout.threads, 1);
 }
+
+/// A thread runs for 200 us, its program's events of a millisecond before were overwritten, and
+/// when the snapshot was taken after 300 us the kernel was asked how others slept.
+fn snapshot(meanwhile: impl FnOnce(&mut Scenario, ThreadId)) -> Report {
+    let (mut scenario, a, b) = two_programs();
+    let futex = in_futex(&mut scenario);
+    let cause = syscollect_model::LossCause::Overwritten;
+    scenario.at(1_000, Event::Loss(Loss { cause, ..loss(0, 0, 1_000) }));
+    scenario.switches(1_000, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(1_200, 0, a, SLEEPS, IDLE);
+    meanwhile(&mut scenario, b);
+    scenario.at(1_300, Event::Asleep(b, futex));
+    let [from, to] = [1_050, 1_150].map(|at| Some(Time(START + at * 1_000)));
+    let options = ReportOptions { part: Some(ReportRange { from, to }), ..Default::default() };
+    part::report_of_part(&scenario, 1_050, options)
+}
+
+#[test]
+fn in_a_part_that_ends_before_a_snapshot_who_did_nothing_up_to_there_slept_throughout() {
+    let report = snapshot(|_, _| ());
+    let [row] = &report.off_cpu.asleep_throughout.rows.rows[..] else { panic!("{report:?}") };
+    assert_eq!((row.pid, row.blocked_in.as_deref()), (20, Some("futex_do_wait")));
+    assert!(!report.text(100).contains("is told where"), "{}", report.text(100));
+}
+
+#[test]
+fn who_did_something_between_the_part_and_the_snapshot_may_have_slept_elsewhere() {
+    let woken = snapshot(|scenario, b| scenario.wakes(1_250, 0, IDLE, b));
+    let switched = snapshot(|scenario, b| scenario.switches(1_250, 1, b, SLEEPS, IDLE));
+    let begun = snapshot(|scenario, b| scenario.at(1_250, Event::ThreadStart(b)));
+    let lost = snapshot(|scenario, _| scenario.loses(1_250, 1, 10));
+    for (report, why) in
+        [(woken, "woken"), (switched, "switched"), (begun, "begun"), (lost, "lost")]
+    {
+        assert_eq!(report.off_cpu.asleep_throughout.threads, 0, "{why}");
+    }
+}
