@@ -88,9 +88,9 @@ fn emit_snapshot(mark: &SnapshotMark, engine: &mut Engine<'_>) -> Result<(), Sto
     }
     if mark.tid != 0 {
         let thread = Scope::Thread(engine.thread(mark.tid));
-        emit_on("Snapshot", thread, slice.clone(), engine)?;
+        emit_on(SnapshotMark::TRACK, thread, slice.clone(), engine)?;
     }
-    emit_on("Snapshot", Scope::Machine(engine.machine), slice, engine)
+    emit_on(SnapshotMark::TRACK, Scope::Machine(engine.machine), slice, engine)
 }
 
 fn emit_on(

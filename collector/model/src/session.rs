@@ -95,6 +95,11 @@ pub struct SnapshotMark {
     pub tid: u32,
 }
 
+impl SnapshotMark {
+    /// The name of the tracks that show it: the machine's, and that of the thread.
+    pub const TRACK: &str = "Snapshot";
+}
+
 fn is_zero(tid: &u32) -> bool {
     *tid == 0
 }

@@ -10,7 +10,9 @@ use super::slices::Slices;
 use super::thread_accounts::ThreadAccounts;
 use crate::heap::Heap;
 use crate::labels;
-use syscollect_model::{Event, Scope, Slice, StackId, StringId, Tables, TrackId};
+use syscollect_model::{
+    Event, Scope, Slice, SnapshotMark, StackId, StringId, Tables, Track, TrackId,
+};
 
 /// The books of all that programs report.
 #[derive(Debug)]
@@ -69,7 +71,9 @@ impl ProgramAccounts {
             }
             Event::Instant(track, slice) if accounts.is_chosen_track(*track, tables) => {
                 report_owner(*track, accounts, tables);
-                self.instant(slice.name, slice.stack);
+                if !is_second_snapshot_mark(*track, tables) {
+                    self.instant(slice.name, slice.stack);
+                }
             }
             Event::Message(track, message) if accounts.is_chosen_track(*track, tables) => {
                 report_owner(*track, accounts, tables);
@@ -120,6 +124,12 @@ impl ProgramAccounts {
         self.instants.add(name);
         self.callers.add(name, stack);
     }
+}
+
+/// What a snapshot was taken for is marked on the thread that it happened to, too: it happened once.
+fn is_second_snapshot_mark(track: TrackId, tables: &Tables) -> bool {
+    let Track { scope, name, .. } = tables.track(track);
+    matches!(scope, Scope::Thread(_)) && tables.strings.get(*name) == SnapshotMark::TRACK
 }
 
 /// A thread that reports something was there, whatever else is known of it.

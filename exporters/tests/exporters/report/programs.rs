@@ -102,3 +102,16 @@ fn the_first_line_of_counts_is_headed_whatever_it_counts() {
     scenario.at(10, Event::Instant(track, mark.into()));
     assert!(report(&scenario).text(100).contains("Events     1 instant"));
 }
+
+#[test]
+fn what_a_snapshot_was_taken_for_happened_once_though_two_tracks_show_it() {
+    let (mut scenario, a, _) = two_programs();
+    let name = scenario.name("trigger stall");
+    for scope in [Scope::Thread(a), Scope::Machine(syscollect_model::MachineId::FIRST)] {
+        let track = scenario.track(scope, "Snapshot", None);
+        scenario.at(10, Event::Instant(track, name.into()));
+    }
+    let report = report(&scenario);
+    let counts: Vec<_> = report.instants.rows.iter().map(|row| row.count).collect();
+    assert_eq!(counts, [1]);
+}

@@ -30,11 +30,16 @@ pub(super) struct SnapshotFolder {
 }
 
 impl SnapshotFolder {
-    /// Checks that it is there. It keeps so many snapshots, of which those that root takes are the
+    /// Checks that it is there and takes files: who finds out at the first stall has lost it. It keeps so many snapshots, of which those that root takes are the
     /// user's behind sudo.
     pub(super) fn open(folder: &Path, most: usize, owner: Option<Owner>) -> Result<Self> {
         let target = Target::new(&folder.join("snapshot"), true, owner)
             .with_context(|| format!("{} is no folder for snapshots", folder.display()))?;
+        // Without a name it leaves nothing, whatever happens.
+        let trial = target.draft_to_appear(format!("{PREFIX}trial").into());
+        drop(trial.with_context(|| {
+            format!("snapshots could not be written into {}: see --folder", folder.display())
+        })?);
         let mut kept = KeptSnapshots::new(most);
         #[expect(clippy::disallowed_methods, reason = "a folder that root names for snapshots")]
         let files = std::fs::read_dir(folder)
