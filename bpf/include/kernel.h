@@ -178,6 +178,13 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+/* A thread that has met a probe's breakpoint: the instruction that it steps over, and where its copy
+ * lies. */
+struct uprobe_task {
+	unsigned long vaddr;
+	unsigned long xol_vaddr;
+};
+
 struct task_struct {
 	unsigned int __state;
 	struct mm_struct *mm;
@@ -199,6 +206,8 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct thread_struct thread;
+	/* Where there are probes in programs. */
+	struct uprobe_task *utask;
 };
 
 /* Before 5.14 the state had this name and type. */

@@ -28,6 +28,38 @@ static __always_inline bool in_user_mode(const struct sample_context *context)
 	return IN_USER_MODE(context);
 }
 
+/*
+ * The instruction of its own program that a task is at, which `by_exception` may have entered the
+ * kernel.
+ *
+ * A probe's breakpoint leaves `ip` behind its one byte until the kernel has looked for the probe:
+ * of a probed return that is the next function. A copy of the instruction is then stepped over
+ * elsewhere, where no unwind table leads from. (kernel/events/uprobes.c, 5.10 to 7.2)
+ */
+static __always_inline __u64 program_ip(struct task_struct *task, __u64 ip, bool by_exception,
+					bool direct)
+{
+	if (!bpf_core_field_exists(task->utask))
+		return ip;
+	struct uprobe_task *probed = READ(direct, task, utask);
+
+	if (!probed)
+		return ip;
+	__u64 copy = READ(direct, probed, xol_vaddr);
+
+	if (copy && ip - copy <= INSTRUCTION_BYTES)
+		return READ(direct, probed, vaddr) + (ip - copy);
+	/* Before `ip`, there, and behind it. */
+	__u8 code[3] = {};
+
+	if (!by_exception || bpf_probe_read_user(code, sizeof(code), (void *)(ip - 1)) ||
+	    code[0] != BREAKPOINT)
+		return ip;
+	/* Compilers fill what lies between functions with breakpoints: of a probed entry, to which
+	 * the kernel has led back, one lies before it, and behind a probed return several do. */
+	return code[1] == BREAKPOINT && code[2] != BREAKPOINT ? ip : ip - 1;
+}
+
 static __always_inline void sample_stacks_of(struct sample_context *context,
 					     struct SampleRecord *record, struct task_struct *task, __u64 ticks, bool direct)
 {
@@ -43,8 +75,9 @@ static __always_inline void sample_stacks_of(struct sample_context *context,
 	__u64 exec_id = READ(direct, task, self_exec_id);
 
 	/* One walk for both, so that it is verified once. */
-	__u64 ip = context->ip, sp = context->sp, bp = context->bp;
+	__u64 ip = context->ip, sp = context->sp, bp = context->bp, registers = 0;
 	struct pt_regs *regs = 0;
+	bool by_exception = false;
 
 	barrier_var(ip);
 	barrier_var(sp);
@@ -59,11 +92,16 @@ static __always_inline void sample_stacks_of(struct sample_context *context,
 		__u64 saved_ip = BPF_PROBE_READ(saved, ip);
 
 		if (!in_user_mode(context)) {
+			registers = (__u64)saved;
+			by_exception = (__s64)BPF_PROBE_READ(saved, SYSTEM_CALL) < 0;
 			ip = saved_ip;
 			sp = BPF_PROBE_READ(saved, sp);
 			bp = BPF_PROBE_READ(saved, bp);
+		} else if (saved_ip == ip) {
+			registers = (__u64)saved;
 		}
-		record->user_stack = user_stack_unwound(&w, ip, sp, bp, saved_ip == ip ? (__u64)saved : 0,
+		ip = program_ip(task, ip, by_exception, direct);
+		record->user_stack = user_stack_unwound(&w, ip, sp, bp, registers,
 							BPF_CORE_READ(task, mm), CONTEXT_SAMPLE, tgid, exec_id);
 		return;
 	}
@@ -72,14 +110,19 @@ static __always_inline void sample_stacks_of(struct sample_context *context,
 			record->user_stack = user_stack_helped(context, &w, tgid, exec_id);
 			return;
 		}
+		by_exception = (__s64)regs->SYSTEM_CALL < 0;
 		ip = regs->ip;
 		sp = regs->sp;
 		bp = regs->bp;
-	}
-	if (direct && UNWIND_TABLES)
+		registers = (__u64)regs;
+	} else if (direct && regs->ip == ip) {
 		/* An interrupt of user code saves its registers where a system call does. */
-		record->user_stack = user_stack_unwound(&w, ip, sp, bp, regs->ip == ip ? (__u64)regs : 0,
-							task->mm, CONTEXT_SAMPLE, tgid, exec_id);
+		registers = (__u64)regs;
+	}
+	ip = program_ip(task, ip, by_exception, direct);
+	if (direct && UNWIND_TABLES)
+		record->user_stack = user_stack_unwound(&w, ip, sp, bp, registers, task->mm,
+							CONTEXT_SAMPLE, tgid, exec_id);
 	else
 		record->user_stack = user_stack_walked(&w, ip, sp, bp, tgid, exec_id);
 }

@@ -175,6 +175,7 @@ const TESTS: &[Test] = &[
     test!("probes-exceptions", probes::exceptions, needs "user_probes"),
     test!("probes-functions" kernels, probes::functions, needs "user_probes"),
     test!("probes-stacks" kernels, probe_stacks::stacks, needs "user_probes"),
+    test!("probes-samples" kernels, probe_stacks::samples, needs "user_probes"),
     test!("probes-unwinding", probes::unwinding, needs "user_probes"),
     test!("probes-pairs" kernels, pairs::pairs, needs "user_probes"),
     test!("probes-losses" kernels, probes::losses, needs "user_probes"),

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, StackId, Tables, Time};
+use syscollect_model::{Event, Exporter, Sample, StackId, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -14,6 +14,8 @@ use super::probes::ways;
 
 const FUNCTION: &str = "probed_function";
 const BETWEEN: &str = "probed_between";
+/// It lies behind the function's return.
+const NEVER: &str = "probed_never";
 const CALLS: u64 = 1_000;
 
 /// Each call of a function has the stack that led to it, whole, however it is attached to; by frame
@@ -52,6 +54,61 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     let calls = record(context, way, &["--stacks", "off-cpu"])?;
     ensure!(calls.with_stack == 0, "stacks that nobody asked for: {calls:?}");
     Ok(reported.join("; "))
+}
+
+/// Samples of a function whose probes take most of its time: in their breakpoints and in the copies
+/// of its instructions, too, it is known which function that is, and who called it.
+pub(crate) fn samples(context: &Context) -> Result<String> {
+    let function = format!("{}:{FUNCTION}", context.load.display());
+    let options = ["--freq", "997", "--stacks", "samples", "--function", &function];
+    let calls = if context.is_emulated() { "3000" } else { "200000" };
+    let mut reported = Vec::new();
+    for way in ways(context) {
+        let capture = context.path("probe-samples.syscap");
+        let lines = context.record_by(way, &capture, &options, &["probed", calls])?;
+        let line = lines.first().context("the load printed nothing")?;
+        let mut samples = Samples { pid: number(line, "pid")? as u32, ..Samples::default() };
+        Session::open(CaptureReader::open(&capture)?)?.play(&mut samples)?;
+        let Samples { all, in_function, in_never, cut, .. } = samples;
+        let least = if context.is_emulated() { 20 } else { 200 };
+        ensure!(in_function >= least, "{way}: of {all} samples {in_function} in the function");
+        ensure!(in_never == 0, "{way}: {in_never} of {all} samples are of what nobody calls");
+        if context.offered.has("unwind_tables") && !context.is_emulated() {
+            ensure!(cut * 100 <= all, "{way}: {cut} of {all} stacks lack their outer frames");
+        }
+        reported.push(format!("{way}: {in_function} of {all} samples, {cut} cut"));
+    }
+    Ok(reported.join("; "))
+}
+
+/// Samples of a process.
+#[derive(Debug, Default)]
+struct Samples {
+    pid: u32,
+    all: u64,
+    in_function: u64,
+    /// In the function behind it.
+    in_never: u64,
+    /// Without outer frames.
+    cut: u64,
+}
+
+impl Exporter for Samples {
+    type Error = Infallible;
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        let Event::Sample(Sample { thread, stack: Some(stack), .. }) = event else { return Ok(()) };
+        if tables.process(tables.thread(*thread).process).pid != self.pid {
+            return Ok(());
+        }
+        let frames = tables.stack(*stack);
+        let has = |name: &str| frames.iter().any(|frame| tables.frame_label(*frame) == name);
+        self.all += 1;
+        self.in_function += u64::from(has(FUNCTION));
+        self.in_never += u64::from(has(NEVER));
+        self.cut += u64::from(frames.iter().any(|frame| tables.truncated_by(*frame).is_some()));
+        Ok(())
+    }
 }
 
 fn record(context: &Context, way: &str, options: &[&str]) -> Result<Calls> {

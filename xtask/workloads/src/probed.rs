@@ -1,7 +1,8 @@
 //! A function that two others call, each so often, through a third: of all of them only unwind
 //! tables know the frames.
 //!
-//! They are written in assembly, as in `unwound`: a walk by frame pointers leads nowhere.
+//! They are written in assembly, as in `unwound`: a walk by frame pointers leads nowhere. Right
+//! behind the return of the function lies another, which nobody calls.
 
 use std::arch::global_asm;
 use std::time::Duration;
@@ -23,6 +24,11 @@ global_asm!(
     ret
     .cfi_endproc
     .size probed_function, . - probed_function
+
+    .type probed_never, @function
+    probed_never:
+    ud2
+    .size probed_never, . - probed_never
 
     hidden_frame probed_between, probed_function, 32
     hidden_frame probed_caller_often, probed_between, 4096

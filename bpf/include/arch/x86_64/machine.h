@@ -72,6 +72,11 @@ _Static_assert(__builtin_offsetof(struct sample_context, bp) == REGISTER_BP * 8 
  * kernel; -1 where it did not (arch/x86/entry/entry_64.S since 5.8). */
 #define SYSTEM_CALL orig_ax
 
+/* What a probe puts in place of an instruction's first byte, one byte long (int3), and how long
+ * instructions are at most. */
+#define BREAKPOINT 0xcc
+#define INSTRUCTION_BYTES 15
+
 /* Kernel and module code lies above this. */
 #define LOWEST_KERNEL_CODE 0xffffffff80000000ULL
 /* Bytes of a kernel stack (arch/x86/include/asm/page_64_types.h). */
