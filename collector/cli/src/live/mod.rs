@@ -4,9 +4,11 @@
 //! times a second, plays it, and tells a viewer what came; nothing wakes it for an event, and what
 //! it is too slow for is left out, counted and shown. What is held is written where somebody asks.
 
+mod admission;
 mod announce;
 mod follow;
 mod server;
+mod socket_owners;
 
 use crate::record::flight::{Connections, ViewedArgs, ViewedFlight};
 use crate::signals::{self, Stop, StopEvent};
@@ -38,8 +40,12 @@ machine does. To look at another machine, forward a port: ssh -L 8086:127.0.0.1:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LiveArgs {
     /// Where viewers connect; anything but this machine's own address opens it to others
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8086")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
+
+    /// Let every user of this machine watch, and not only root and who runs this
+    #[arg(long)]
+    any_user: bool,
 
     /// Tell the network every few seconds that viewers may connect
     #[arg(long)]
@@ -51,9 +57,9 @@ pub(crate) struct LiveArgs {
 
 /// Records, and tells viewers, until it is stopped.
 pub(crate) fn run(args: LiveArgs, program_start: Instant) -> Result<ExitCode> {
-    let LiveArgs { listen, announce, recording } = args;
+    let LiveArgs { listen, any_user, announce, recording } = args;
     // Sockets cannot be made once the recorder has confined itself.
-    let server = Server::listen(listen)?;
+    let server = Server::listen(listen, any_user)?;
     let address = server.address();
     let announcer = announce.then(|| Announcer::new(address.port())).transpose()?;
     let (sender, events) = channel();

@@ -1,5 +1,6 @@
 //! Connections of viewers, one viewer at a time. Nothing here waits.
 
+use super::admission::Admission;
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -19,10 +20,13 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How often viewers that do not fit are told of.
 const REFUSAL_EVERY: Duration = Duration::from_secs(1);
-/// Bytes that are read at once.
+/// Bytes that are read at once, and how often in a turn.
 const PIECE: usize = 16 << 10;
+const MOST_PIECES: usize = 4;
 /// Bytes that are sent at once: a step should not take long.
 const MOST_SENT: usize = 4 << 20;
+/// Turns of reading and answering in a step: answers may be of no bytes.
+const MOST_TURNS: usize = 64;
 
 /// Who has connected and not said who it is.
 struct Waiting {
@@ -47,6 +51,7 @@ struct Viewer {
 pub(super) struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    admission: Admission,
     waiting: VecDeque<Waiting>,
     viewer: Option<Viewer>,
     last_refusal: Option<Instant>,
@@ -60,14 +65,22 @@ enum Progress {
 }
 
 impl Server {
-    /// Listens at an address.
-    pub(super) fn listen(address: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen at {address}: is another one there?"))?;
+    /// Listens at an address: on this machine to root and who runs this, or to any user.
+    pub(super) fn listen(address: SocketAddr, any_user: bool) -> Result<Self> {
+        let listener = TcpListener::bind(address).with_context(|| {
+            format!(
+                "cannot listen at {address}: if a program is there already, as another recorder or \
+                 one with Tracy's client, take another port, --listen {}:{}, and give it to the \
+                 viewer: -p {1}",
+                address.ip(),
+                address.port().wrapping_add(1)
+            )
+        })?;
+        let admission = Admission::to(&listener, any_user)?;
         listener.set_nonblocking(true).context("cannot listen without waiting")?;
         let address = listener.local_addr().context("cannot ask where it listens")?;
         let (waiting, viewer, last_refusal) = Default::default();
-        Ok(Self { listener, address, waiting, viewer, last_refusal })
+        Ok(Self { listener, address, admission, waiting, viewer, last_refusal })
     }
 
     /// Where it listens.
@@ -107,6 +120,10 @@ impl Server {
             // Whatever keeps one from connecting is its own concern.
             let Ok((stream, from)) = self.listener.accept() else { return };
             if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if let Some(why) = self.admission.refusal(&stream, from) {
+                self.refuse(from, &why);
                 continue;
             }
             // What is small is not to wait for more.
@@ -193,7 +210,7 @@ impl Waiting {
 impl Viewer {
     fn step(&mut self, session: &mut Session) -> io::Result<Progress> {
         let mut sent = 0;
-        loop {
+        for _ in 0..MOST_TURNS {
             if self.read(session)? == Progress::Ends {
                 return Ok(Progress::Ends);
             }
@@ -217,14 +234,15 @@ impl Viewer {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if piece == 0 || sent >= MOST_SENT {
-                return Ok(Progress::GoesOn);
+                break;
             }
         }
+        Ok(Progress::GoesOn)
     }
 
     /// Takes in what the viewer sent, as far as there is room.
     fn read(&mut self, session: &mut Session) -> io::Result<Progress> {
-        loop {
+        for _ in 0..MOST_PIECES {
             let unread = std::mem::take(&mut self.unread);
             if !unread.is_empty() && self.hand_over(&unread, session) == Progress::Ends {
                 return Ok(Progress::GoesOn);
@@ -237,10 +255,11 @@ impl Viewer {
                         return Ok(Progress::GoesOn);
                     }
                 }
-                Err(error) if is_later(&error) => return Ok(Progress::GoesOn),
+                Err(error) if is_later(&error) => break,
                 Err(error) => return Err(error),
             }
         }
+        Ok(Progress::GoesOn)
     }
 
     /// Hands bytes over; it ends where there is no room for more.
@@ -289,7 +308,7 @@ mod tests {
 
     impl Peers {
         fn new() -> Self {
-            let server = Server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let server = Server::listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
             Self { server, session: Session::new(Host::default(), 0) }
         }
 
