@@ -22,7 +22,7 @@ use syscollect_model::{ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
 use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
 use syscollect_store::{Chunk, KnownProcess, KnownSleep};
-use syscollect_untrusted_files::read_memory;
+use syscollect_untrusted_files::read_resident_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
 
 use crate::bpf_calls::{self, ProgramKind};
@@ -383,7 +383,7 @@ impl SleeperStacks {
     fn read(&mut self, id: u32, sleeper: &SleepingThread, user: u32, now: Ticks) {
         let SleepingTask { tgid, ip, sp, registers, .. } = sleeper.task;
         self.write_innermost(id, sleeper, now);
-        let bytes = read_memory(tgid, sp, STACK_BYTES).unwrap_or_default();
+        let bytes = read_resident_memory(tgid, sp, STACK_BYTES).unwrap_or_default();
         if !sleeper.sleeps_on(Path::new("/"))
             || bytes.is_empty()
             || !self.room.take(user, bytes.len() as u64)

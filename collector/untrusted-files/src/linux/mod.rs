@@ -3,6 +3,7 @@
 mod memory;
 mod open;
 mod owner;
+mod resident;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,8 @@ pub fn read_text(
     Ok(read??)
 }
 
-/// As [`read_text`], where it does not matter how long it takes.
+/// As [`read_text`], where it does not matter how long it takes. A command line of which a page would
+/// have to be fetched from a file is empty.
 ///
 /// # Errors
 ///
@@ -59,6 +61,9 @@ pub fn read_text(
 pub fn read_text_patiently(process: &Path, name: &str, most: usize) -> io::Result<Vec<u8>> {
     bytes_in(process, |folder| {
         let mut bytes = Vec::new();
+        if name == "cmdline" && !resident::has_resident_arguments(folder, most)? {
+            return Ok(bytes);
+        }
         File::open(folder.join(name))?.take(most as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     })
@@ -81,19 +86,37 @@ fn bytes_in(process: &Path, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> io::
 /// The system's, and [`OpenError::Hangs`]: what is mapped there may be a file whose file system
 /// never answers.
 pub fn read_memory(pid: u32, address: u64, most: usize) -> Result<Vec<u8>, OpenError> {
-    let read = within(Owner::of_process(pid).map(|owner| owner.uid), move || {
-        memory_of(&folder_of(pid), address, most)
-    });
-    Ok(read??)
+    memory_within(pid, move |folder| memory_of(folder, address, most))
 }
 
-fn memory_of(process: &Path, address: u64, most: usize) -> io::Result<Vec<u8>> {
-    bytes_in(process, |folder| {
-        let mut bytes = vec![0; most];
-        let length = File::open(folder.join("mem"))?.read_at(&mut bytes, address)?;
-        bytes.truncate(length);
-        Ok(bytes)
+/// The same of memory that a program has written, such as a stack: it ends where a page would have
+/// to be fetched from a file.
+///
+/// # Errors
+///
+/// The system's, and [`OpenError::Hangs`]: a file may have been mapped there just then.
+pub fn read_resident_memory(pid: u32, address: u64, most: usize) -> Result<Vec<u8>, OpenError> {
+    memory_within(pid, move |folder| {
+        memory_of(folder, address, resident::resident_bytes(folder, address, most)?)
     })
+}
+
+/// What `read` finds in a process's folder, in the time that its user may take.
+fn memory_within(
+    pid: u32,
+    read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + 'static,
+) -> Result<Vec<u8>, OpenError> {
+    let found = within(Owner::of_process(pid).map(|owner| owner.uid), move || {
+        bytes_in(&folder_of(pid), read)
+    });
+    Ok(found??)
+}
+
+fn memory_of(folder: &Path, address: u64, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let length = File::open(folder.join("mem"))?.read_at(&mut bytes, address)?;
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// The folder of a process.
