@@ -1,0 +1,45 @@
+//! What an example says of itself in one line of JSON, so that it can be compared with what was
+//! recorded.
+
+use std::time::Duration;
+use syscollect_gpu_apis::ClockReading;
+
+/// What an example did.
+pub(crate) struct Marked<'a> {
+    /// What it ran on.
+    pub(crate) device: &'a str,
+    /// Zones by name.
+    pub(crate) zones: &'a [MarkedZones],
+    /// Zones that found no query, or whose times were never read.
+    pub(crate) without_times: u64,
+    /// Its clocks at the end.
+    pub(crate) clocks: Option<ClockReading>,
+    /// How long the program waited for its zones `alone`, from before their submission.
+    pub(crate) waited: Duration,
+}
+
+/// Zones of one name.
+pub(crate) struct MarkedZones {
+    pub(crate) name: &'static str,
+    pub(crate) count: u64,
+}
+
+impl Marked<'_> {
+    pub(crate) fn print(&self) {
+        let zones: Vec<String> =
+            self.zones.iter().map(|zone| format!("\"{}\":{}", zone.name, zone.count)).collect();
+        let deviation = match self.clocks {
+            Some(reading) => reading.deviation.to_string(),
+            None => "null".to_owned(),
+        };
+        println!(
+            "{{\"device\":\"{}\",\"zones\":{{{}}},\"without_times\":{},\"clock_deviation_ns\":{},\
+             \"waited_ns\":{}}}",
+            self.device.replace(['"', '\\'], " "),
+            zones.join(","),
+            self.without_times,
+            deviation,
+            self.waited.as_nanos(),
+        );
+    }
+}
