@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
 use crate::report::Report;
-use crate::{bpf, dist, fuzz, layouts, privileged, tidy, viewers, vm, windows};
+use crate::{bpf, dist, examples, fuzz, layouts, privileged, tidy, viewers, vm, windows};
 
 /// Runs every step, also after one that failed.
 pub(crate) fn run() -> Result<()> {
@@ -18,6 +18,7 @@ pub(crate) fn run() -> Result<()> {
         quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])
     });
     windows::steps(&mut report);
+    report.step("GPU interfaces", examples::gpu::without_drivers);
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release"]));
     dist::steps(&mut report);

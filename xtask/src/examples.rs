@@ -1,6 +1,8 @@
 //! `cargo xtask examples`: programs of other languages that mark what they do, built as a new user
 //! builds them, recorded, and read back: counts of both sides are the same.
 
+pub(crate) mod gpu;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -20,6 +22,7 @@ const ZONES: [&str; 3] = ["frame", "update", "checked"];
 pub(crate) fn run(syscollect: Option<&Path>) -> Result<()> {
     let mut report = Report::default();
     report.step("Python", || python(syscollect));
+    gpu::steps(&mut report, syscollect);
     report.finish("examples")
 }
 

@@ -5,7 +5,7 @@
 #[path = "marked/mod.rs"]
 mod marked;
 
-use marked::{Marked, MarkedZones};
+use marked::{Marked, MarkedZones, without_driver};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device, get_all_devices};
@@ -17,6 +17,7 @@ use syscollect_gpu_apis::opencl::{OpenClQueue, OpenClRecorder};
 use syscollect_usdt_client::gpu::GpuZoneDetails;
 use syscollect_usdt_client::{frame_mark, location};
 
+const QUEUE: &str = "OpenCL example";
 const FRAMES: u64 = 100;
 /// Zones that are waited for one by one.
 const ALONE: u64 = 20;
@@ -25,11 +26,9 @@ const WORDS: usize = 1 << 20;
 const BYTES: usize = WORDS * size_of::<u32>();
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let device = *get_all_devices(CL_DEVICE_TYPE_ALL)
-        .map_err(|error| error.to_string())?
-        .first()
-        .ok_or("there is no device for OpenCL")?;
-    let device = Device::new(device);
+    let devices = get_all_devices(CL_DEVICE_TYPE_ALL).unwrap_or_else(|error| without_driver(error));
+    let device = devices.first().unwrap_or_else(|| without_driver("there is no device"));
+    let device = Device::new(*device);
     let context = Context::from_device(&device)?;
     let commands = CommandQueue::create_default(&context, CL_QUEUE_PROFILING_ENABLE)?;
     // SAFETY: the device makes the memory of both.
@@ -39,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Buffer::<u32>::create(&context, CL_MEM_READ_WRITE, WORDS, ptr::null_mut())?,
         )
     };
-    let queue = OpenClQueue::new(&commands, &device, "OpenCL queue")?;
+    let queue = OpenClQueue::new(&commands, &device, QUEUE)?;
     let recorder = OpenClRecorder::new(queue.clone(), 64);
     for frame in 0..FRAMES {
         {
@@ -84,6 +83,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     ];
     let (device, clocks) = (device.name()?, queue.read_clocks());
     let without_times = recorder.refused() + recorder.outstanding() as u64;
-    Marked { device: &device, zones: &zones, without_times, clocks, waited }.print();
+    Marked { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
     Ok(())
 }

@@ -1,13 +1,25 @@
 //! What an example says of itself in one line of JSON, so that it can be compared with what was
 //! recorded.
 
+use std::fmt::Display;
 use std::time::Duration;
 use syscollect_gpu_apis::ClockReading;
+
+/// The exit code of an example that finds no driver.
+const NO_DRIVER: i32 = 77;
+
+/// There is no driver, or no device of it: the example ends, and says so.
+pub(crate) fn without_driver(error: impl Display) -> ! {
+    eprintln!("no driver: {error}");
+    std::process::exit(NO_DRIVER)
+}
 
 /// What an example did.
 pub(crate) struct Marked<'a> {
     /// What it ran on.
     pub(crate) device: &'a str,
+    /// What its queue is called.
+    pub(crate) queue: &'a str,
     /// Zones by name.
     pub(crate) zones: &'a [MarkedZones],
     /// Zones that found no query, or whose times were never read.
@@ -33,9 +45,10 @@ impl Marked<'_> {
             None => "null".to_owned(),
         };
         println!(
-            "{{\"device\":\"{}\",\"zones\":{{{}}},\"without_times\":{},\"clock_deviation_ns\":{},\
+            "{{\"device\":\"{}\",\"queue\":\"{}\",\"zones\":{{{}}},\"without_times\":{},\"clock_deviation_ns\":{},\
              \"waited_ns\":{}}}",
             self.device.replace(['"', '\\'], " "),
+            self.queue,
             zones.join(","),
             self.without_times,
             deviation,

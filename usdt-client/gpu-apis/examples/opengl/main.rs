@@ -7,7 +7,7 @@ mod marked;
 mod setup;
 
 use glow::HasContext as _;
-use marked::{Marked, MarkedZones};
+use marked::{Marked, MarkedZones, without_driver};
 use setup::{Picture, Window};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -26,15 +26,16 @@ const A_SECOND: i32 = 1_000_000_000;
 
 type AnyError = Box<dyn Error>;
 
+const QUEUE: &str = "OpenGL example";
 const FRAMES: u64 = 100;
 /// Zones that are waited for one by one.
 const ALONE: u64 = 20;
 
 fn main() -> Result<(), AnyError> {
-    let window = Window::new()?;
+    let window = Window::new().unwrap_or_else(|error| without_driver(error));
     let gl = Rc::new(window.functions());
     // SAFETY: the context is current on this thread until the window is dropped.
-    let context = unsafe { OpenGlContext::<_, PAIRS>::new(Rc::clone(&gl), "OpenGL", 64)? };
+    let context = unsafe { OpenGlContext::<_, PAIRS>::new(Rc::clone(&gl), QUEUE, 64)? };
     let picture = Picture::new(&gl)?;
     let mut in_flight = VecDeque::new();
     for frame in 0..FRAMES {
@@ -96,7 +97,7 @@ fn main() -> Result<(), AnyError> {
     let device = unsafe { gl.get_parameter_string(glow::RENDERER) };
     let without_times = context.refused() + context.outstanding() as u64;
     let clocks = context.read_clocks();
-    Marked { device: &device, zones: &zones, without_times, clocks, waited }.print();
+    Marked { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
     drop(context);
     picture.delete(&gl);
     Ok(())

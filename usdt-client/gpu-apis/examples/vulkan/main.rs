@@ -8,7 +8,7 @@ mod marked;
 mod setup;
 
 use ash::vk;
-use marked::{Marked, MarkedZones};
+use marked::{Marked, MarkedZones, without_driver};
 use setup::{Copies, Setup};
 use std::error::Error;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use syscollect_usdt_client::{frame_mark, location, set_thread_name};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
+const QUEUE: &str = "Vulkan example";
 const FRAMES: usize = 100;
 /// Frames that the GPU may have at a time.
 const IN_FLIGHT: usize = 2;
@@ -130,9 +131,9 @@ fn alone(setup: &Arc<Setup>, queue: &Arc<VulkanQueue>) -> Result<Duration, AnyEr
 
 fn main() -> Result<(), AnyError> {
     set_thread_name("submitter");
-    let setup = Arc::new(Setup::new()?);
+    let setup = Arc::new(Setup::new().unwrap_or_else(|error| without_driver(error)));
     // SAFETY: the setup outlives what is made of it, and has enabled `hostQueryReset`.
-    let queue = unsafe { VulkanQueue::new(setup.vulkan(), setup.family, "main queue")? };
+    let queue = unsafe { VulkanQueue::new(setup.vulkan(), setup.family, QUEUE)? };
     let mut workers = Vec::new();
     for number in 0..THREADS {
         workers.push(Worker::start(number, &setup, &queue)?);
@@ -171,6 +172,6 @@ fn main() -> Result<(), AnyError> {
         MarkedZones { name: "alone", count: ALONE as u64 },
     ];
     let device = &setup.device_name;
-    Marked { device, zones: &zones, without_times, clocks, waited }.print();
+    Marked { device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
     Ok(())
 }
