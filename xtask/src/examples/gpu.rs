@@ -1,7 +1,8 @@
 //! Examples of GPU interfaces, on the driver that is there: Mesa's software drivers and pocl do.
 //!
 //! Each says what it marked, on which queue, and how long it waited for zones that the GPU had to
-//! itself. The report, Tracy's file and, where its engine is there, Perfetto have to say the same.
+//! itself. The report, Tracy's file, Firefox's profile and, where its engine is there, Perfetto have
+//! to say the same.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,11 @@ use crate::report::{Outcome, Report};
 
 /// The exit code of an example that finds no driver.
 const NO_DRIVER: i32 = 77;
+/// The integrations that are built in seconds. That of wgpu, which takes minutes, is built for its
+/// example only.
+const QUICK_FEATURES: &str = "ash,glow,opencl3";
 /// What Tracy's zones say of their clocks.
-const CLOCK_ERROR: &str = "error of its clock (ns)";
+const CLOCK_ERROR: &str = "error of its clock";
 
 struct GpuExample {
     title: &'static str,
@@ -31,7 +35,7 @@ struct GpuExample {
     packages: &'static str,
 }
 
-const EXAMPLES: [GpuExample; 3] = [
+const EXAMPLES: [GpuExample; 4] = [
     GpuExample {
         title: "Vulkan (ash)",
         name: "vulkan",
@@ -50,6 +54,12 @@ const EXAMPLES: [GpuExample; 3] = [
         feature: "opencl3",
         packages: "ocl-icd-libopencl1 pocl-opencl-icd",
     },
+    GpuExample {
+        title: "wgpu",
+        name: "wgpu",
+        feature: "wgpu-example",
+        packages: "libvulkan1 mesa-vulkan-drivers",
+    },
 ];
 
 /// Zones of a name, as somebody counts them.
@@ -65,9 +75,10 @@ pub(super) fn steps(report: &mut Report, syscollect: Option<&Path>) {
 /// Lints and tests of the integrations, for which no driver is needed.
 pub(crate) fn without_drivers() -> Result<()> {
     output_of(&mut cargo_of_apis(&["fmt", "--check"]))?;
-    let clippy = ["clippy", "--quiet", "--all-features", "--all-targets"];
-    output_of(cargo_of_apis(&clippy).args(["--", "-D", "warnings"]))?;
-    output_of(&mut cargo_of_apis(&["test", "--quiet", "--all-features", "--lib", "--tests"]))?;
+    let features = ["--quiet", "--features", QUICK_FEATURES];
+    let clippy = ["--all-targets", "--", "-D", "warnings"];
+    output_of(cargo_of_apis(&["clippy"]).args(features).args(clippy))?;
+    output_of(cargo_of_apis(&["test"]).args(features).args(["--lib", "--tests"]))?;
     Ok(())
 }
 
@@ -112,13 +123,18 @@ impl GpuExample {
 
         let report = output_of(Command::new(&syscollect).args(["report", "--json"]).arg(&capture))?;
         self.compare_report(&marked, &serde_json::from_slice(&report.stdout)?)?;
-        let [tracy, perfetto] = ["tracy", "pftrace"].map(file);
-        for exported in [&tracy, &perfetto] {
+        let export = |ending: &str, options: &[&str]| {
+            let exported = file(ending);
             let mut export = Command::new(&syscollect);
-            output_of(export.arg("export").arg(&capture).arg("-o").arg(exported))?;
-        }
+            export.arg("export").args(options).arg(&capture).arg("-o").arg(&exported);
+            output_of(&mut export).map(|_| exported)
+        };
+        // The layout that says how wrong clocks may be.
+        let tracy = export("tracy", &["--tracy-layout", "0.13"])?;
+        let [firefox, perfetto] = [export("json", &[])?, export("pftrace", &[])?];
         let clocks = marked.compare_tracy(&std::fs::read(&tracy)?)?;
-        let mut seen = vec!["report", "Tracy's file"];
+        marked.compare_firefox(&serde_json::from_slice(&std::fs::read(&firefox)?)?)?;
+        let mut seen = vec!["report", "Tracy's file", "Firefox's profile"];
         if let Ok(engine) = Engine::find() {
             marked.compare_perfetto(&engine, &perfetto)?;
             seen.push("Perfetto");
@@ -196,7 +212,7 @@ impl Marked {
         let (mut error, mut earliest) = (0.0_f64, i64::MAX);
         for zone in zones {
             *counted.entry(zone.name().to_owned()).or_default() += 1;
-            let own = zone.notes.get(CLOCK_ERROR).copied().unwrap_or(0.0);
+            let own = *zone.notes.get(CLOCK_ERROR).context("a zone says nothing of its clock")?;
             let waited = zone.gpu.0 - zone.cpu.0;
             ensure!(
                 waited as f64 >= -own,
@@ -209,6 +225,22 @@ impl Marked {
         }
         self.same("Tracy's file", counted)?;
         Ok(format!("clocks within {error} ns, work begins {earliest} ns or more behind submission"))
+    }
+
+    /// Counts the markers of the queue in a profile for Firefox.
+    fn compare_firefox(&self, profile: &Value) -> Result<()> {
+        let texts = profile.pointer("/shared/stringArray").context("it has no texts")?;
+        let threads = profile["threads"].as_array().context("it has no threads")?;
+        let name = format!("GPU: {}", self.queue);
+        let mut counted = Counts::new();
+        for thread in threads.iter().filter(|thread| thread["name"] == *name) {
+            let names = thread.pointer("/markers/name").and_then(Value::as_array);
+            for index in names.into_iter().flatten().filter_map(Value::as_u64) {
+                let text = texts[index as usize].as_str().unwrap_or_default();
+                *counted.entry(text.to_owned()).or_default() += 1;
+            }
+        }
+        self.same("Firefox's profile", counted)
     }
 
     /// Counts Perfetto's slices on the queue's tracks, and arrows to them.
