@@ -181,7 +181,14 @@ impl OpenClRecorder {
         self.enter(self.queue.context.begin_with(location, details))
     }
 
-    fn enter<'r>(&'r self, zone: GpuZone<'r>) -> OpenClZone<'r> {
+    /// What zones are begun by, for [`OpenClRecorder::enter`].
+    pub fn context(&self) -> &GpuContext {
+        &self.queue.context
+    }
+
+    /// Marks a zone that was begun by [`OpenClRecorder::context`], in whatever way (with its call
+    /// stack, say).
+    pub fn enter<'r>(&'r self, zone: GpuZone<'r>) -> OpenClZone<'r> {
         OpenClZone { recorder: self, first: None, last: None, zone }
     }
 

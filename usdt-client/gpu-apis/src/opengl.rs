@@ -103,7 +103,14 @@ impl<C: Deref<Target = glow::Context>, const PAIRS: usize> OpenGlContext<C, PAIR
         self.enter(self.context.begin_with(location, details))
     }
 
-    fn enter<'c>(&'c self, zone: GpuZone<'c>) -> OpenGlZone<'c, C, PAIRS> {
+    /// What zones are begun by, for [`OpenGlContext::enter`].
+    pub fn context(&self) -> &GpuContext {
+        &self.context
+    }
+
+    /// Marks a zone that was begun by [`OpenGlContext::context`], in whatever way (with its call
+    /// stack, say).
+    pub fn enter<'c>(&'c self, zone: GpuZone<'c>) -> OpenGlZone<'c, C, PAIRS> {
         let id = zone.id();
         let pair = id.is_active().then(|| self.books.borrow_mut().ring.take(id)).flatten();
         match pair {

@@ -131,7 +131,14 @@ impl WgpuQueue {
         WgpuPassZone { queue: self, place: self.place(zone.id()), _zone: zone }
     }
 
-    fn enter<'q>(&'q self, encoder: &mut CommandEncoder, zone: GpuZone<'q>) -> WgpuZone<'q> {
+    /// What zones are begun by, for [`WgpuQueue::enter`].
+    pub fn context(&self) -> &GpuContext {
+        &self.context
+    }
+
+    /// Marks a zone that was begun by [`WgpuQueue::context`], in whatever way (with its call stack,
+    /// say).
+    pub fn enter<'q>(&'q self, encoder: &mut CommandEncoder, zone: GpuZone<'q>) -> WgpuZone<'q> {
         let place = self.place(zone.id());
         if let Some(place) = place {
             encoder.write_timestamp(&self.frames[place.frame].set, place.queries()[0]);

@@ -76,6 +76,19 @@ fn zones_without_a_query_say_so_and_all_queries_are_deleted() {
 }
 
 #[test]
+fn a_zone_may_begin_in_any_way() {
+    record();
+    let gl = functions();
+    let context = context::<1>(&gl, "stack");
+    scenario();
+    drop(context.enter(context.context().begin_with_stack(location!("where from"))));
+    let lines = scenario();
+    assert!(lines[0].starts_with("gpu stack begin where from"), "{lines:?}");
+    assert!(lines[1].contains("Stack"), "{lines:?}");
+    assert_eq!(pending(), 2);
+}
+
+#[test]
 fn clocks_are_told_with_how_far_they_may_be_apart() {
     record();
     let gl = functions();

@@ -164,16 +164,11 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
     /// When this is dropped, the device lives, and no command buffer that has its zones is
     /// pending.
     pub unsafe fn new(queue: Arc<VulkanQueue>) -> Result<Self, VulkanError> {
-        let count = PAIRS as u32 * 2;
         let info = vk::QueryPoolCreateInfo::default()
             .query_type(vk::QueryType::TIMESTAMP)
-            .query_count(count);
-        // SAFETY: the device lives; the pool is new, so no command buffer has it.
-        let pool = unsafe {
-            let pool = queue.device.create_query_pool(&info, None)?;
-            queue.device.reset_query_pool(pool, 0, count);
-            pool
-        };
+            .query_count(PAIRS as u32 * 2);
+        // SAFETY: the device lives.
+        let pool = unsafe { queue.device.create_query_pool(&info, None)? };
         Ok(Self { queue, pool, ring: RefCell::default() })
     }
 
@@ -208,10 +203,18 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
         unsafe { self.enter(commands, self.queue.context.begin_with(location, details)) }
     }
 
+    /// What zones are begun by, for [`VulkanRecorder::enter`].
+    pub fn context(&self) -> &GpuContext {
+        &self.queue.context
+    }
+
+    /// Marks a zone that was begun by [`VulkanRecorder::context`], in whatever way (with its call
+    /// stack, say).
+    ///
     /// # Safety
     ///
     /// As [`VulkanRecorder::zone`].
-    unsafe fn enter<'r>(
+    pub unsafe fn enter<'r>(
         &'r self,
         commands: vk::CommandBuffer,
         zone: GpuZone<'r>,
@@ -219,10 +222,13 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
         let id = zone.id();
         let pair = id.is_active().then(|| self.ring.borrow_mut().take(id)).flatten();
         match pair {
-            // SAFETY: the buffer is being recorded. The pair's queries are the pool's, and reset:
-            // it is new, or was reset where it was read, and no other command writes it.
+            // Reset here and not where they are read: by then the program may not have waited for
+            // the fence of what wrote them, and until that a driver need not take it for done.
+            // SAFETY: the buffer is being recorded. The pair's queries are the pool's, and no
+            // other command writes them: they are new, or were read.
             Some(pair) => unsafe {
                 let stage = vk::PipelineStageFlags::TOP_OF_PIPE;
+                self.queue.device.reset_query_pool(self.pool, pair.begin(), 2);
                 self.queue.device.cmd_write_timestamp(commands, stage, self.pool, pair.begin());
             },
             None => self.queue.context.resolve_without_times(id),
@@ -259,8 +265,6 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
     /// No command buffer that has its zones is pending, or will be submitted.
     pub unsafe fn abandon(&mut self) {
         self.tell_all_without_times();
-        // SAFETY: no command writes its queries, as the caller says.
-        unsafe { self.queue.device.reset_query_pool(self.pool, 0, PAIRS as u32 * 2) };
     }
 
     /// Zones that found no query.
@@ -277,7 +281,7 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
         self.ring.borrow_mut().abandon(|zone| self.queue.context.resolve_without_times(zone));
     }
 
-    /// Reads what is there of these queries, and resets pairs that were read.
+    /// Reads what is there of these queries.
     fn read(&self, queries: Range<u32>, values: &mut [Option<u64>]) -> Result<(), vk::Result> {
         /// A query's value, and whether it is there.
         type Written = [u64; 2];
@@ -293,13 +297,6 @@ impl<const PAIRS: usize> VulkanRecorder<PAIRS> {
         }
         for (value, [ticks, available]) in values.iter_mut().zip(&*written) {
             *value = (*available != 0).then_some(*ticks);
-        }
-        for (pair, first) in values.chunks(2).zip(queries.step_by(2)) {
-            // The ring tells of these; it gives them out again only after this.
-            if pair.iter().all(Option::is_some) {
-                // SAFETY: both were written, so no command that is pending does.
-                unsafe { device.reset_query_pool(self.pool, first, 2) };
-            }
         }
         Ok(())
     }
