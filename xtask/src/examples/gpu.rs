@@ -122,7 +122,7 @@ impl GpuExample {
         let marked = Marked::of(&output_within(LIMIT, &mut record)?.stdout)?;
 
         let report = output_of(Command::new(&syscollect).args(["report", "--json"]).arg(&capture))?;
-        self.compare_report(&marked, &serde_json::from_slice(&report.stdout)?)?;
+        let alone = self.compare_report(&marked, &serde_json::from_slice(&report.stdout)?)?;
         let export = |ending: &str, options: &[&str]| {
             let exported = file(ending);
             let mut export = Command::new(&syscollect);
@@ -142,10 +142,12 @@ impl GpuExample {
         let counts: Vec<_> =
             marked.zones.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let (counts, seen) = (counts.join(", "), seen.join(", "));
-        Ok(Outcome::Passed(format!("{}: {counts} in {seen}; {clocks}", marked.device)))
+        Ok(Outcome::Passed(format!("{}: {counts} in {seen}; {clocks}; {alone}", marked.device)))
     }
 
-    fn compare_report(&self, marked: &Marked, report: &Value) -> Result<()> {
+    /// Compares counts, and what the GPU worked on zones that it had to itself with how long the
+    /// program waited for them, which is returned in words.
+    fn compare_report(&self, marked: &Marked, report: &Value) -> Result<String> {
         let rows = report["gpu_zones"]["rows"].as_array().context("the report has no zones")?;
         let own = || {
             rows.iter().filter(|row| row["queue"] == *marked.queue && row["process"] == self.name)
@@ -162,13 +164,14 @@ impl GpuExample {
         );
         let alone = own().find(|row| row["name"] == "alone").context("no zone alone")?;
         let ran = number(alone, "/ran/total_ns").context("alone took no time")?;
-        // Waiting for a thing takes longer than the thing, and waking up not that much.
-        ensure!(
-            ran <= marked.waited_ns && ran >= marked.waited_ns / 20,
-            "the GPU worked {ran} ns, the program waited {} ns for that",
-            marked.waited_ns
+        let began = number(alone, "/waited/total_ns").unwrap_or(0);
+        let waited = marked.waited_ns;
+        let words = format!(
+            "of {waited} ns that the program waited, the GPU worked {ran} and had not begun {began}"
         );
-        Ok(())
+        // Waiting for a thing takes longer than the thing, and waking up not that much.
+        ensure!(ran <= waited && ran >= waited / 20, "{words}");
+        Ok(words)
     }
 }
 
