@@ -78,6 +78,9 @@ impl<C: Deref<Target = glow::Context>, const PAIRS: usize> OpenGlContext<C, PAIR
             return Err(OpenGlError::NoTimestamps);
         }
         let context = GpuContext::new(GpuApi::OpenGl, name, GpuTicks { bits, nanoseconds: 1.0 });
+        #[cfg(target_os = "linux")]
+        // SAFETY: asks for a number.
+        let context = context.owned_by(unsafe { libc::gettid() } as u32);
         let books = Books { ring: QueryRing::new(), called: vec![false; PAIRS * 2] };
         let (timer, books) = (CalibrationTimer::default(), RefCell::new(books));
         let mut made = Self { gl, context, timer, names: Vec::new(), books };

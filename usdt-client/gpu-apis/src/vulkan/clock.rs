@@ -171,3 +171,55 @@ unsafe fn timestamps<const N: usize>(
     };
     (result == vk::Result::SUCCESS).then_some(Timestamps { ticks, deviation })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ash::vk::Handle as _;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+
+    /// Every fifth call fails, and the others are the closer the later they come.
+    unsafe extern "system" fn read(
+        _: vk::Device,
+        count: u32,
+        infos: *const vk::CalibratedTimestampInfoKHR<'_>,
+        ticks: *mut u64,
+        deviation: *mut u64,
+    ) -> vk::Result {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        if call % 5 == 4 {
+            return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+        }
+        for index in 0..count as usize {
+            // SAFETY: the caller has as many of both.
+            unsafe {
+                let device = (*infos.add(index)).time_domain == vk::TimeDomainKHR::DEVICE;
+                ticks.add(index).write(if device { call } else { 1_000 + call });
+            }
+        }
+        // SAFETY: the caller's place.
+        unsafe { deviation.write(10_000_000 - call) };
+        vk::Result::SUCCESS
+    }
+
+    #[test]
+    fn the_closest_of_several_readings_counts_whatever_the_device_knows() {
+        let read = || khr::calibrated_timestamps::DeviceFn::load(|_| read as *const c_void);
+        // SAFETY: nothing is called of it.
+        let device =
+            unsafe { ash::Device::load_with(|_| std::ptr::null(), vk::Device::from_raw(1)) };
+        // SAFETY: the function reads nothing of the device.
+        let found = unsafe { DeviceClock::WithMonotonic(read()).read(&device) };
+        let reading =
+            ClockReading { host: HostTime::Monotonic(1_007), gpu: 7, deviation: 10_000_000 - 7 };
+        assert_eq!(found, Some(reading));
+        // SAFETY: as above.
+        let found = unsafe { DeviceClock::Alone(read()).read(&device) }.expect("a reading");
+        assert!(matches!(found.host, HostTime::Ticks(_)));
+        assert!(found.gpu >= 8 && found.deviation >= 10_000_000 - 15);
+        // SAFETY: as above.
+        assert_eq!(unsafe { DeviceClock::Unknown.read(&device) }, None);
+    }
+}
