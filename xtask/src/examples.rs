@@ -34,10 +34,7 @@ fn python(syscollect: Option<&Path>) -> Result<Outcome> {
     if !made.is_ok_and(|made| made.status.success()) {
         return Ok(Outcome::NotOffered("python3 with venv and pip is not there".to_owned()));
     }
-    let syscollect = match syscollect {
-        Some(program) => program.to_path_buf(),
-        None => built()?,
-    };
+    let syscollect = built(syscollect)?;
     let package = root().join("usdt-client/python");
     let pip = environment.join("bin/pip");
     output_of(Command::new(pip).args(["install", "--quiet"]).arg(&package))?;
@@ -72,7 +69,11 @@ fn recorded(report: &Value, name: &str) -> u64 {
     of_name.filter_map(|row| row["count"].as_u64()).sum()
 }
 
-fn built() -> Result<PathBuf> {
+/// The program that records: that one, or what is built here.
+fn built(syscollect: Option<&Path>) -> Result<PathBuf> {
+    if let Some(program) = syscollect {
+        return Ok(program.to_path_buf());
+    }
     output_of(crate::privileged::context::cargo().args(["build", "--quiet", "--release"]))?;
     Ok(root().join("target/release/syscollect"))
 }

@@ -110,10 +110,7 @@ impl GpuExample {
             _ => bail!("it fails while nobody records: {}", error.trim()),
         }
 
-        let syscollect = match syscollect {
-            Some(program) => program.to_path_buf(),
-            None => built()?,
-        };
+        let syscollect = built(syscollect)?;
         let folder = tempfile::tempdir()?;
         let file = |ending: &str| folder.path().join(self.name).with_extension(ending);
         let capture = file("syscap");
