@@ -48,7 +48,9 @@ pub(crate) fn between(read: impl FnOnce() -> Option<u64>) -> Option<ClockReading
 /// When the clocks of a context are read next.
 #[derive(Debug, Default)]
 pub(crate) struct CalibrationTimer {
-    /// Nanoseconds from the first question on; 0 is at once.
+    /// When they were read first since somebody records.
+    first: AtomicU64,
+    /// 0 is at once.
     next: AtomicU64,
 }
 
@@ -59,8 +61,10 @@ impl CalibrationTimer {
         context: &GpuContext,
         read: impl FnOnce() -> Option<ClockReading>,
     ) {
-        if enabled()
-            && self.is_due(now())
+        if !enabled() {
+            // Who records next knows nothing of what was told before.
+            self.next.store(0, Ordering::Relaxed);
+        } else if self.is_due(now())
             && let Some(ClockReading { host, gpu, deviation }) = read()
         {
             context.calibrate(host, gpu, deviation);
@@ -70,10 +74,15 @@ impl CalibrationTimer {
     /// Whether it is time; to one thread only.
     fn is_due(&self, now: u64) -> bool {
         let next = self.next.load(Ordering::Relaxed);
+        let first = if next == 0 { now } else { self.first.load(Ordering::Relaxed) };
         let [shortest, longest] = [INTERVAL.start(), INTERVAL.end()].map(|it| it.as_nanos() as u64);
-        let later = now + now.clamp(shortest, longest);
+        let later = now + now.saturating_sub(first).clamp(shortest, longest);
         let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        now >= next && self.next.compare_exchange(next, later, set, failed).is_ok()
+        let due = now >= next && self.next.compare_exchange(next, later, set, failed).is_ok();
+        if due {
+            self.first.store(first, Ordering::Relaxed);
+        }
+        due
     }
 }
 
@@ -125,5 +134,9 @@ mod tests {
         let due: Vec<u64> =
             (0..70).map(|step| step * 50).filter(|now| timer.is_due(*now * 1_000_000)).collect();
         assert_eq!(due, [0, 50, 100, 200, 400, 800, 1_600, 2_600]);
+        timer.next.store(0, Ordering::Relaxed);
+        let again: Vec<u64> =
+            (70..80).map(|step| step * 50).filter(|now| timer.is_due(*now * 1_000_000)).collect();
+        assert_eq!(again, [3_500, 3_550, 3_600, 3_700, 3_900]);
     }
 }
