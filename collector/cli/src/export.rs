@@ -57,7 +57,7 @@ pub(crate) struct Args {
     range: TimeRange,
 
     /// Only this process (by its id), or these (by name)
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(short = 'p', long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
     /// Of a recording of some processes (-p), show the others too: they have only what concerns

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     stacks: StackChoice,
 
     /// Only this process (by its id), or these (by name)
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(short = 'p', long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
     /// Also samples of idle CPUs, and time off the CPU of threads that had nothing to do

@@ -67,7 +67,7 @@ pub(crate) struct Args {
     json: bool,
 
     /// Only this process (by its id), or those of this name; not their children
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(short = 'p', long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
     /// Of a recording of some processes (-p), show the others too: they have only what concerns

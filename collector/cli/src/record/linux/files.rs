@@ -21,7 +21,7 @@ pub(in crate::record) const DRAFT: &str = "syscap.partial";
 
 /// A capture of so many bytes is kept beside the exported file without being asked for: a minute of
 /// a desktop.
-const SMALL_CAPTURE: u64 = 100_000_000;
+pub(crate) const SMALL_CAPTURE: u64 = 100_000_000;
 
 /// Names of a folder that are looked at: it may be anybody's.
 const NAMES_MAX: usize = 1 << 20;

@@ -7,7 +7,7 @@ use crate::format::{self, Format};
 use crate::lost::Lost;
 use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
-use crate::record::backend::files::local_time;
+use crate::record::backend::files::{SMALL_CAPTURE, local_time};
 use crate::signals;
 use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::{Style, Terminal};
@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use syscollect_capture::send_descriptors;
+use syscollect_exporters::TracyLayout;
 use syscollect_merge::Session;
 use syscollect_model::{bytes, duration, grouped};
 use syscollect_playback::Recording;
@@ -66,9 +67,14 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
     format: Option<Format>,
 
-    /// Keep the capture beside it, as FILE.syscap: what `report`, `info` and other exports are of
+    /// Keep the capture beside it, as FILE.syscap, also if it is large: what `report`, `info` and
+    /// other exports are of
     #[arg(long)]
     keep_capture: bool,
+
+    /// Keep no capture beside it, however small it is
+    #[arg(long, conflicts_with = "keep_capture")]
+    no_capture: bool,
 
     /// Replace the output if it exists
     #[arg(long)]
@@ -132,8 +138,11 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
         Format::Syscap => target.clone(),
         format => target.beside_unchecked(format.raw_beside(target.name(), "syscap")),
     };
-    if args.keep_capture && !args.force && !raw.is_free() {
-        bail!("{} exists: add --force to replace it", raw.path().display());
+    // It would be taken for this snapshot's.
+    let is_in_the_way = !raw.is_free();
+    if !args.no_capture && !args.force && is_in_the_way {
+        let path = raw.path();
+        bail!("{} exists: add --force to replace it, or --no-capture", path.display());
     }
     let abandon = signals::watch_writing()?;
     // Whoever may not ask is told that, and not what of their files is in the way.
@@ -159,7 +168,8 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
         }
         format => {
             let exported = export(&draft, &target, format, &abandon)?;
-            if args.keep_capture {
+            let is_small = draft.file().metadata()?.len() <= SMALL_CAPTURE;
+            if args.keep_capture || (!args.no_capture && (is_small || is_in_the_way)) {
                 draft.publish(&raw)?;
             }
             (exported.path, exported.bytes, exported.events, Some(exported.lost))
@@ -177,6 +187,7 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
     if let Some(lost) = lost {
         lost.text(events, Style::new(false)).lines().for_each(|line| eprint_line!("{line}"));
     }
+    eprint_line!("Look at it: {}", format.how_to_open(&path, TracyLayout::default()));
     Ok(ExitCode::SUCCESS)
 }
 
