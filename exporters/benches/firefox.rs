@@ -21,7 +21,7 @@ fn firefox(criterion: &mut Criterion) {
         let mut tables = synthetic::tables(SHAPE);
         group.bench_function(BenchmarkId::new("export", name), |bencher| {
             bencher.iter(|| {
-                let options = FirefoxOptions { gzip: true, sched_markers, process: None };
+                let options = FirefoxOptions { gzip: true, sched_markers, ..Default::default() };
                 let mut exporter = FirefoxExporter::new(std::io::sink(), options);
                 synthetic::play(&mut exporter, &mut tables, SHAPE, EVENTS)
                     .expect("nothing refuses an event");

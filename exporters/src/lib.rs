@@ -42,6 +42,7 @@
 
 mod compressed_list;
 mod error;
+mod event_loops;
 mod firefox;
 mod format;
 mod gaps;
@@ -59,6 +60,7 @@ mod text;
 mod tracy;
 
 pub use error::ExportError;
+pub use event_loops::LoopLimit;
 pub use firefox::{FirefoxExporter, FirefoxOptions};
 pub use format::{Format, FormatError};
 pub use overwritten::OverwrittenTime;

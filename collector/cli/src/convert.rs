@@ -16,8 +16,9 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::{Arc, OnceLock};
 use syscollect_exporters::{
-    Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
-    PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
+    Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, LoopLimit,
+    PerfettoExporter, PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter,
+    TracyOptions,
 };
 use syscollect_model::{
     BuildId, Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, StackOrigin,
@@ -310,6 +311,8 @@ pub(crate) struct Selection {
     pub(crate) stacks: StackKind,
     /// Also what idle CPUs and threads without work have of them.
     pub(crate) idle: bool,
+    /// Event loops that are away for longer are told.
+    pub(crate) loop_limit: LoopLimit,
     /// How a Tracy file is written.
     pub(crate) tracy: TracyOptions,
 }
@@ -360,14 +363,17 @@ pub(crate) fn export<R: Recording>(
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),
         Format::Pftrace => {
-            let exporter = PerfettoExporter::new(out).only(selection.process.clone());
+            let exporter = PerfettoExporter::new(out)
+                .only(selection.process.clone())
+                .with_loop_limit(selection.loop_limit);
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             exporter.finish()?;
             Ok(played)
         }
         Format::JsonGz | Format::Json => {
-            let Selection { sched_markers, process, .. } = selection.clone();
-            let options = FirefoxOptions { gzip: format == Format::JsonGz, sched_markers, process };
+            let Selection { sched_markers, process, loop_limit, .. } = selection.clone();
+            let gzip = format == Format::JsonGz;
+            let options = FirefoxOptions { gzip, sched_markers, process, loop_limit };
             let (played, exporter) =
                 play(session, FirefoxExporter::new(out, options), selection, abandon, terminal)?;
             announce_size(exporter.expected_bytes(), selection);

@@ -13,12 +13,14 @@ use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
 use crate::timings::Timings;
+use crate::units::parse_duration;
 use crate::usage::usage;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use syscollect_exporters::{ProcessFilter, TracyCompression, TracyLayout, TracyOptions};
+use std::time::Duration;
+use syscollect_exporters::{LoopLimit, ProcessFilter, TracyCompression, TracyLayout, TracyOptions};
 use syscollect_playback::{Played, Recording};
 
 const EXAMPLES: &str = "\
@@ -79,6 +81,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     tracy_compression: Option<TracyCompression>,
 
+    /// Tell of event loops that did not come back to their wait for longer than this
+    /// (.pftrace, .json.gz, .json)
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration)]
+    loop_limit: Duration,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
@@ -108,6 +115,7 @@ impl Args {
             self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
         let timings = self.timings;
+        let loop_limit = LoopLimit::new(self.loop_limit);
         let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage(
@@ -132,6 +140,7 @@ impl Args {
             process,
             all,
             sched_markers,
+            loop_limit,
             tracy,
             ..Selection::default()
         };

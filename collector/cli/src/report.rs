@@ -9,11 +9,13 @@ use crate::source::{self, Source};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
-use crate::units::{Percent, parse_percent};
+use crate::units::{Percent, parse_duration, parse_percent};
 use anyhow::{Context, Result, bail};
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+use syscollect_exporters::LoopLimit;
 use syscollect_exporters::report::{
     MAX_TREE_DEPTH, ProcessFilter, Report, ReportExporter, ReportOptions, ReportRange, TreeOptions,
     TreeOrder,
@@ -110,6 +112,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
 
+    /// Tell of event loops that did not come back to their wait for longer than this
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration)]
+    loop_limit: Duration,
+
     #[command(flatten)]
     symbols: SymbolOptions,
 }
@@ -172,6 +178,7 @@ fn report(args: &Args) -> Result<Report> {
         worst_idle: args.idle,
         tree: args.tree_options(),
         idle_sleepers: args.rows.is_some() || args.process.is_some(),
+        loop_limit: LoopLimit::new(args.loop_limit),
     };
     let mut exporter = ReportExporter::new(options);
     let played = session.play_range(&mut exporter, from, to);

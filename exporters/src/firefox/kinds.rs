@@ -181,9 +181,18 @@ pub(super) struct Kinds {
 
 impl Default for Kinds {
     fn default() -> Self {
-        let others =
-            ["process", "loss", "running", "wakeup", "lock", "crash", "gpuJob", "gpuSubmit"]
-                .into_iter();
+        let others = [
+            "process",
+            "loss",
+            "running",
+            "wakeup",
+            "lock",
+            "crash",
+            "gpuJob",
+            "loopAway",
+            "gpuSubmit",
+        ]
+        .into_iter();
         Self {
             names: others.chain(MarkerKind::ALL.map(MarkerKind::name)).map(Into::into).collect(),
             typed: Vec::new(),

@@ -117,6 +117,8 @@ pub(super) enum Data {
     Crash(CrashData),
     /// A job of a GPU, on its queue.
     GpuJob(GpuJobData),
+    /// An event loop did not come back to its wait.
+    LoopAway(LoopAwayData),
     /// A thread handed a job over.
     GpuSubmit(GpuSubmitData),
     /// A stay on a CPU.
@@ -213,6 +215,19 @@ pub(super) struct GpuJobData {
     pub(super) more: Option<String>,
 }
 
+/// The fields of a stretch of an event loop; times are milliseconds.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LoopAwayData {
+    pub(super) what: String,
+    pub(super) waits: &'static str,
+    pub(super) running: f64,
+    pub(super) waiting: f64,
+    pub(super) asleep: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) least: Option<&'static str>,
+}
+
 /// The fields of a job where it is handed over.
 #[derive(Debug, Serialize)]
 pub(super) struct GpuSubmitData {
@@ -289,6 +304,18 @@ pub(super) fn schemas() -> Vec<Value> {
                 field("queued", "In the queue", "duration"), field("ran", "Ran", "duration"),
                 field("fence", "Fence", "string"), field("waitedFor", "Waited for fences", "string"),
                 field("end", "End", "string"), field("more", "More", "string"),
+            ],
+        }),
+        json!({
+            "name": "loopAway", "display": everywhere, "tableLabel": "{marker.data.what}",
+            "chartLabel": "{marker.data.what}",
+            "description": "The event loop did not come back to its wait.",
+            "fields": [
+                field("what", "What it did", "string"), field("waits", "It waits in", "string"),
+                field("running", "On CPU", "duration"),
+                field("waiting", "Waiting for a CPU", "duration"),
+                field("asleep", "Asleep elsewhere", "duration"),
+                field("least", "At least as long", "string"),
             ],
         }),
         json!({

@@ -13,6 +13,7 @@
 //! | slices, frames, instants, losses, programs | markers with a schema each; of a process they lie under its first thread |
 //! | schemas | schemas; equal ones of two programs are one |
 //! | locks | markers "Lock wait" and "Lock held" |
+//! | event loops | markers "Event loop away" for stretches over a limit without their wait |
 //! | memory | a counter track for each pool, at most one value and one peak every 100 µs |
 //! | crashes | markers with their stacks |
 //! | GPU jobs | markers on a thread for each queue, of process 0 or of the queue's; where a thread submits one, a marker there |
@@ -37,6 +38,7 @@ mod counters;
 mod ended;
 mod gpu;
 mod kinds;
+mod loops;
 mod marker_table;
 mod markers;
 mod meta;
@@ -47,7 +49,9 @@ mod threads;
 mod visible;
 mod write;
 
-use crate::{ExportError, ProcessFilter};
+use crate::event_loops::Stretch;
+use crate::report::loop_watch::{LoopWatch, StretchSleep};
+use crate::{ExportError, LoopLimit, ProcessFilter};
 use counters::Counter;
 use ended::EndedProfile;
 use gpu::Queues;
@@ -81,6 +85,8 @@ pub struct FirefoxOptions {
     pub sched_markers: bool,
     /// Only the threads of these processes.
     pub process: Option<ProcessFilter>,
+    /// Event loops are told to be away after that time.
+    pub loop_limit: LoopLimit,
 }
 
 /// What is known before the first event.
@@ -118,6 +124,7 @@ pub struct FirefoxExporter<W> {
     threads: ThreadStates,
     cpus: RunningThreads,
     timeline: Timeline,
+    loops: LoopWatch,
     /// Time of the first event, or when the clocks were first read, and of the last event.
     origin: Option<Time>,
     /// The first event.
@@ -180,6 +187,7 @@ impl<W: Write> FirefoxExporter<W> {
     pub fn new(out: W, options: FirefoxOptions) -> Self {
         Self {
             out,
+            loops: LoopWatch::new(options.loop_limit),
             options,
             config: Config::default(),
             shared: Shared::default(),
@@ -449,6 +457,13 @@ impl<W: Write> FirefoxExporter<W> {
         }
     }
 
+    fn loop_markers(&mut self, stretches: &[Stretch<StretchSleep>], tables: &Tables) {
+        for stretch in stretches {
+            let marker = loops::marker(stretch, &mut self.shared, tables);
+            self.push_markers([(stretch.thread, marker)], tables);
+        }
+    }
+
     /// What has not ended when the session does.
     fn close_all(&mut self, tables: &Tables) {
         for (track, marker) in self.timeline.slices.finish(&mut self.shared, tables) {
@@ -566,6 +581,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         *origin = (*origin).min(time);
         self.first.get_or_insert(time);
         self.last = time;
+        let stretches = self.loops.event(time, event, tables);
+        self.loop_markers(&stretches, tables);
         let time = time.0;
         match event {
             Event::Switch(switch) => self.switch(time, switch, tables),
@@ -621,6 +638,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         for state in self.threads.states.iter_mut().flatten() {
             state.finish(end, interval, &mut self.shared);
         }
+        let stretches = self.loops.finish(self.last);
+        self.loop_markers(&stretches, tables);
         self.close_all(tables);
         self.keep_main_threads(tables);
         let origin = self.origin.unwrap_or_default().0;

@@ -4,6 +4,7 @@ use super::context::Context;
 use super::gpu::GpuJobs;
 use super::graphs::{Graph, OffCpuGraph};
 use super::locks::LockTracks;
+use super::loops::LoopTracks;
 use super::packets::{Sequence, Timebase};
 use super::samples::{CpuMode, SamplePoint, Samples};
 use super::sched::Scheduling;
@@ -14,7 +15,7 @@ use super::tracks::Tracks;
 use super::{memory, session};
 use crate::heap::Heap;
 use crate::off_cpu::Blocked;
-use crate::{ExportError, ProcessFilter};
+use crate::{ExportError, LoopLimit, ProcessFilter};
 use std::io::Write;
 use syscollect_model::{
     Crash, Event, LockEvent, Loss, LossCause, MachineId, MemoryEvent, RecorderSummary, Sample,
@@ -29,6 +30,7 @@ pub(crate) struct MachineTrace {
     sched: Scheduling,
     stacks: StackGraphs,
     timeline: Timeline,
+    loops: LoopTracks,
 }
 
 /// What becomes flame graphs: stacks on CPUs, off them, and of who wakes others.
@@ -105,6 +107,7 @@ impl MachineTrace {
         machine: MachineId,
         stream: &mut Stream<W>,
         session: &SessionInfo,
+        loop_limit: LoopLimit,
     ) -> Result<Self, ExportError> {
         let mut sched = Scheduling::new(Sequence::new(machine, 3));
         sched.begin(session);
@@ -115,6 +118,7 @@ impl MachineTrace {
             sched,
             stacks: StackGraphs::new(machine, session),
             timeline: Timeline::new(machine),
+            loops: LoopTracks::new(loop_limit),
         };
         session::write_session(stream, &mut this.system, session)?;
         Ok(this)
@@ -146,7 +150,8 @@ impl MachineTrace {
             Event::Wakeup(wakeup) => self.wakeup(at, wakeup, filter),
             Event::Sample(sample) => self.sample(at, sample),
             other => self.task(at, other),
-        }
+        }?;
+        self.loops.event(&mut self.timeline.tracks, at, event)
     }
 
     /// Who is blocked is so until now.
@@ -164,6 +169,7 @@ impl MachineTrace {
         recorder: Option<&RecorderSummary>,
     ) -> Result<(), ExportError> {
         self.end_stays(at)?;
+        self.loops.finish(&mut self.timeline.tracks, at)?;
         self.threads.finish(at, &mut self.sched)?;
         self.sched.flush(at.stream)?;
         match recorder {

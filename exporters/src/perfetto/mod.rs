@@ -16,6 +16,7 @@
 //! | numbers of slices, texts of messages | names |
 //! | fields, and what becomes known later | debug annotations |
 //! | locks | slices by holder on tracks below "Locks" of the process, "waiting for ..." below the thread |
+//! | event loops | stretches over a limit without their wait on a track below the thread |
 //! | memory | counters below "Memory" of the process |
 //! | crashes | instants on the thread and on "Crash" of the process |
 //! | GPU jobs | slices on a track for each queue, below "GPU" of the machine or of the process; see below |
@@ -46,6 +47,7 @@ mod graphs;
 mod intern;
 mod lane;
 mod locks;
+mod loops;
 mod machine;
 mod memory;
 mod names;
@@ -59,7 +61,7 @@ mod threads;
 mod tracks;
 
 use crate::process_filter::concerning;
-use crate::{ExportError, ProcessFilter};
+use crate::{ExportError, LoopLimit, ProcessFilter};
 use context::Context;
 use machine::MachineTrace;
 use std::io::Write;
@@ -84,6 +86,7 @@ pub struct PerfettoExporter<W: Write> {
     stream: Stream<W>,
     /// Only these processes.
     process: Option<ProcessFilter>,
+    loop_limit: LoopLimit,
     /// By their ids; none before the beginning.
     machines: Vec<MachineTrace>,
     /// The last event; `None` before the first.
@@ -94,13 +97,24 @@ impl<W: Write> PerfettoExporter<W> {
     /// A writer to `out`, which gets large pieces and needs no buffer. One
     /// thread is started that compresses.
     pub fn new(out: W) -> Self {
-        Self { stream: Stream::new(out, 1), process: None, machines: Vec::new(), last: None }
+        Self {
+            stream: Stream::new(out, 1),
+            process: None,
+            loop_limit: LoopLimit::default(),
+            machines: Vec::new(),
+            last: None,
+        }
     }
 
     /// Only these processes, who wakes them, and what belongs to the machine; all of them where
     /// `process` is `None`. The CPUs are idle where they run others.
     pub fn only(self, process: Option<ProcessFilter>) -> Self {
         Self { process, ..self }
+    }
+
+    /// Event loops are told to be away after that time.
+    pub fn with_loop_limit(self, loop_limit: LoopLimit) -> Self {
+        Self { loop_limit, ..self }
     }
 
     /// Writes what is still held and gives the output back.
@@ -118,14 +132,19 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
 
     fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
         for (machine, session) in (0..).map(MachineId).zip(&tables.machines) {
-            self.machines.push(MachineTrace::begin(machine, &mut self.stream, session)?);
+            self.machines.push(MachineTrace::begin(
+                machine,
+                &mut self.stream,
+                session,
+                self.loop_limit,
+            )?);
         }
         Ok(())
     }
 
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
-        let Self { stream, process, machines, last } = self;
+        let Self { stream, process, machines, last, .. } = self;
         let at = &mut Context { stream, time, tables };
         if last.is_none() {
             machines.iter_mut().try_for_each(|of| of.first_event(at, process.as_ref()))?;

@@ -2,6 +2,7 @@
 //!
 //! All times are nanoseconds.
 
+mod event_loops;
 mod off_cpu;
 mod programs;
 mod recording;
@@ -15,6 +16,7 @@ use std::cmp::Reverse;
 use syscollect_model::{CpuId, Loss, LossCause, LossOrigin, MachineId, ModuleKind};
 
 pub use super::wait_for::WaitFor;
+pub use event_loops::*;
 pub use off_cpu::*;
 pub use programs::*;
 pub use recording::*;
@@ -117,6 +119,9 @@ pub struct Report {
     /// Waits of threads for fences of GPUs, the longest first.
     #[serde(default)]
     pub gpu_waits: Table<FenceWaitRow>,
+    /// Event loops, and when they were away from their waits.
+    #[serde(default)]
+    pub event_loops: EventLoopsReport,
     /// Crashes, the first one first.
     #[serde(default)]
     pub crashes: Table<CrashRow>,

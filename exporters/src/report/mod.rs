@@ -72,6 +72,8 @@
 //! inside included; frames are told by set and are no slices here. Of a slice in another of its
 //! name and place on one track (a recursion) the time is that one's: it is in no total.
 //!
+//! **Event loops** and their stretches are defined in `event_loops`.
+//!
 //! **Locks.** A wait is contended if another thread is known to hold the lock
 //! when it begins. A thread that obtains a lock ends the holds that exclude it.
 //!
@@ -98,6 +100,7 @@ mod cpu;
 mod crashes;
 mod data;
 mod durations;
+mod event_loop_rows;
 mod fence_waits;
 mod filter;
 mod gpu;
@@ -105,6 +108,7 @@ mod hints;
 mod instants;
 mod locks;
 mod longest;
+pub(crate) mod loop_watch;
 mod memory;
 mod migrations;
 pub(crate) mod off_cpu;
@@ -136,7 +140,9 @@ pub use filter::{Family, ProcessFilter};
 pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
 use after_part::AfterPart;
+use crate::event_loops::LoopLimit;
 use cpu::Cpus;
+use event_loop_rows::LoopAccounts;
 use gpu::GpuAccounts;
 use locks::LockAccounts;
 use memory::pool_rows;
@@ -174,6 +180,8 @@ pub struct ReportOptions {
     /// Of threads that slept from beginning to end the text has rows for those, too, that had
     /// nothing to do.
     pub idle_sleepers: bool,
+    /// Longer stretches of event loops without their wait are told.
+    pub loop_limit: LoopLimit,
 }
 
 impl Default for ReportOptions {
@@ -186,6 +194,7 @@ impl Default for ReportOptions {
             worst_idle: false,
             tree: None,
             idle_sleepers: false,
+            loop_limit: LoopLimit::default(),
         }
     }
 }
@@ -215,6 +224,7 @@ pub struct ReportExporter {
     samples: Samples,
     wakeups: WakeCounts,
     migrations: MigrationCounts,
+    loops: LoopAccounts,
     programs: ProgramAccounts,
     report: Report,
 }
@@ -247,6 +257,7 @@ impl ReportExporter {
             samples: Samples::new(options.tree.is_some()),
             wakeups: WakeCounts::default(),
             migrations: MigrationCounts::default(),
+            loops: LoopAccounts::new(options.loop_limit, options.rows.max(options.worst)),
             programs: ProgramAccounts::new(locks, gpu),
             report: Report::default(),
             options,
@@ -319,6 +330,7 @@ impl ReportExporter {
             gpu: programs.gpu.rows(maker),
             gpu_zones: programs.gpu.zone_rows(maker),
             gpu_waits: programs.gpu.waits.rows(maker),
+            event_loops: self.loops.report(accounts, maker),
             crashes: programs.crashes.rows(maker),
             counters: programs.plots.rows(maker),
             lost: records_lost(losses),
@@ -346,7 +358,10 @@ impl Exporter for ReportExporter {
         match self.span.advance(now) {
             None => {}
             Some(Beginning::OfSession) => self.scheduling.accounts.begin(now),
-            Some(Beginning::OfPart(begin)) => self.scheduling.forget_before(begin),
+            Some(Beginning::OfPart(begin)) => {
+                self.scheduling.forget_before(begin);
+                self.loops.forget();
+            }
         }
         if self.span.begins_anew(now, event) {
             self.scheduling.accounts.begin_anew(now);
@@ -354,6 +369,7 @@ impl Exporter for ReportExporter {
         self.counts.add(event);
         self.scheduling.event(time, event, tables);
         let accounts = &mut self.scheduling.accounts;
+        self.loops.event(time, event, accounts, tables);
         match event {
             Event::Switch(_) => self.end_sleep(),
             Event::Wakeup(wakeup) => {
@@ -380,6 +396,7 @@ impl Exporter for ReportExporter {
             self.scheduling.accounts.begin_anew(time.0);
         }
         self.scheduling.event(time, event, tables);
+        self.loops.event(time, event, &mut self.scheduling.accounts, tables);
         Ok(())
     }
 
@@ -403,6 +420,7 @@ impl Exporter for ReportExporter {
             recorder.map_or_else(Vec::new, |recorder| recorder.refused_lists.clone());
         self.span.close(recorder);
         self.scheduling.end(self.span.last(), tables);
+        self.loops.finish(self.span.last(), &mut self.scheduling.accounts, tables);
         self.programs.finish(self.span.last(), tables);
         self.report = self.build(losses, recorder, tables);
         Ok(())

@@ -6,6 +6,7 @@
 
 mod activity;
 mod callers;
+mod event_loops;
 mod functions;
 mod gpu;
 mod head;
@@ -24,6 +25,7 @@ mod worst;
 use super::data::*;
 use activity::{TaskTables, print_cpus};
 use callers::print_callers;
+use event_loops::print_event_loops;
 use functions::print_functions;
 use gpu::{print_fence_waits, print_gpu_jobs, print_gpu_zones};
 use head::print_head;
@@ -64,6 +66,7 @@ impl Report {
         print_wakeups(&self.wakeups, out);
         print_run_queue(&self.run_queue, out);
         print_migrations(&self.migrations, out);
+        print_event_loops(&self.event_loops, out);
         print_crashes(&self.crashes, out);
         print_frames(&self.frames, out);
         print_slices(&self.slices, out);

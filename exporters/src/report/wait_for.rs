@@ -151,7 +151,7 @@ fn without_parameters(function: &str) -> &str {
     name.map_or(function, |(name, _)| name)
 }
 
-fn of_kernel_function(function: &str) -> Option<WaitFor> {
+pub(super) fn of_kernel_function(function: &str) -> Option<WaitFor> {
     KERNEL_BY_NAME.get(without_ending(function)).copied()
 }
 

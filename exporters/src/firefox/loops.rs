@@ -1,0 +1,41 @@
+//! Stretches in which an event loop did not come back to its wait, as markers.
+
+use super::markers::{Data, LoopAwayData, Marker, Timing};
+use super::meta::milliseconds;
+use super::tables::{Category, Shared};
+use crate::event_loops::{Stretch, StretchEnd};
+use crate::report::loop_watch::{StretchSleep, functions, sleeps, wait_name};
+use syscollect_model::{Tables, duration};
+
+/// Of the thread, for a stretch.
+pub(super) fn marker(
+    stretch: &Stretch<StretchSleep>,
+    shared: &mut Shared,
+    tables: &Tables,
+) -> Marker {
+    let spent = &stretch.spent;
+    let mut what = Vec::new();
+    if spent.on_cpu > 0 {
+        let function = functions(stretch, tables).into_iter().next();
+        let place = function.map_or_else(String::new, |hit| format!(" in {}", hit.name));
+        what.push(format!("{} on CPU{place}", duration(spent.on_cpu)));
+    }
+    if let Some(sleep) = sleeps(stretch, tables).first() {
+        what.push(format!("{} asleep: {}", duration(sleep.nanoseconds), sleep.text()));
+    }
+    let is_least = stretch.may_be_longer || stretch.end != StretchEnd::Returned;
+    let data = LoopAwayData {
+        what: what.join(", "),
+        waits: wait_name(stretch.wait),
+        running: milliseconds(spent.on_cpu),
+        waiting: milliseconds(spent.waiting),
+        asleep: milliseconds(spent.asleep()),
+        least: is_least.then_some("yes"),
+    };
+    Marker {
+        name: shared.string("Event loop away"),
+        category: Category::Scheduling.index(),
+        timing: Timing::Interval(stretch.since, stretch.until),
+        data: Data::LoopAway(data).into(),
+    }
+}
