@@ -13,13 +13,13 @@
 //! the kernel's function of the wait ends it too, if one has found it elsewhere since the stretch
 //! began: such a loop had so much to do that it did not sleep.
 //!
-//! **A loop** is a thread that has come back [`LEAST_RETURNS`] times. Where its wait may be one of a
-//! pool, at most half of these stretches are over the limit: who is usually away for longer does
+//! **A loop** is a thread that has come back [`LEAST_RETURNS`] times. Where its wait may be one of
+//! a pool, at most half of these stretches are over the limit: who is usually away for longer does
 //! long work, and nobody waits for its return. What came before it was known to be a loop counts.
 //!
 //! **Missing records.** A thread may have come back where records are missing, unless it ran on a
-//! CPU that lost none. A stretch ends there for what is known ([`StretchEnd::Unknown`]), and what is
-//! seen of the thread next begins one whose true beginning is not known, as at the beginning of
+//! CPU that lost none. A stretch ends there for what is known ([`StretchEnd::Unknown`]), and what
+//! is seen of the thread next begins one whose true beginning is not known, as at the beginning of
 //! the recording. Both are only said to be at least as long. A thread that ends leaves no stretch.
 //!
 //! **Memory** is bounded: by threads, by what each slept in and by stacks of each stretch.
