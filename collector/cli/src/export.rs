@@ -82,9 +82,9 @@ pub(crate) struct Args {
     tracy_compression: Option<TracyCompression>,
 
     /// Tell of event loops that did not come back to their wait for longer than this
-    /// (.pftrace, .json.gz, .json)
-    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration)]
-    loop_limit: Duration,
+    /// (.pftrace, .json.gz, .json) [default: 50ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    loop_limit: Option<Duration>,
 
     /// Replace the output if it exists
     #[arg(long)]
@@ -115,7 +115,7 @@ impl Args {
             self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
         let timings = self.timings;
-        let loop_limit = LoopLimit::new(self.loop_limit);
+        let loop_limit = self.loop_limit.map(LoopLimit::new);
         let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage(
@@ -131,6 +131,15 @@ impl Args {
         if (layout.is_some() || compression.is_some()) && format != Format::Tracy {
             return Err(usage("--tracy-layout and --tracy-compression are for .tracy".into()));
         }
+        if loop_limit.is_some()
+            && !matches!(format, Format::Pftrace | Format::JsonGz | Format::Json)
+        {
+            return Err(usage(
+                "--loop-limit is for .pftrace, .json.gz and .json; the other files have no event \
+                 loops"
+                    .into(),
+            ));
+        }
         let tracy = TracyOptions {
             layout: layout.unwrap_or_default(),
             compression: compression.unwrap_or_default(),
@@ -140,7 +149,7 @@ impl Args {
             process,
             all,
             sched_markers,
-            loop_limit,
+            loop_limit: loop_limit.unwrap_or_default(),
             tracy,
             ..Selection::default()
         };

@@ -1,16 +1,19 @@
 //! What is known of one thread that may be a loop.
 
-use super::stretch::{Spent, Stretch, StretchEnd};
-use super::{Departure, LEAST_RETURNS, LoopSample, LoopSummary, LoopWait, Sleep, Tier};
+use super::stretch::{Stretch, StretchActivity, StretchEnd};
+use super::{Departure, LEAST_RETURNS, LoopSample, LoopSummary, LoopWait, Sleep, WaitTier};
 use syscollect_model::{CpuId, ThreadId};
 
 /// Stretches over the limit that are kept until it is known whether the thread is a loop: the
 /// first ones.
-const MOST_KEPT: usize = 4;
+pub(super) const MOST_KEPT: usize = 4;
+/// So many samples of a stretch would have found a thread in its wait that polls, for it to be
+/// sure that it did not come back: that none does is then as unlikely as 1 in 20,000.
+pub(super) const ENOUGH_SAMPLES: u64 = 10;
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity<B> {
+enum ThreadState<B> {
     Unknown,
     OnCpu(CpuId),
     Runnable,
@@ -22,174 +25,275 @@ enum Activity<B> {
 pub(super) struct LoopBooks<B> {
     thread: ThreadId,
     limit: u64,
-    activity: Activity<B>,
+    state: ThreadState<B>,
     /// Until when it is accounted for.
     at: u64,
     /// Since when it does that.
     since: u64,
+    times: CpuTimes,
+    /// It sleeps in a wait of a tier.
+    waits: bool,
     /// It has begun, and its first wait is still to come.
     is_new: bool,
     /// Its waits without futexes, and with them; one alone once it is known to be a loop.
-    returns: Vec<Returns<B>>,
+    tiers: Vec<TierBooks<B>>,
     is_loop: bool,
 }
 
-/// How a thread comes back to its waits.
+/// How long a thread was on a CPU, or waited for one, in all.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuTimes {
+    on_cpu: u64,
+    waiting: u64,
+}
+
+/// How a thread comes back to the waits of a tier.
 #[derive(Debug)]
-struct Returns<B> {
-    tier: Tier,
-    /// It is in one.
-    waits: bool,
-    /// The last one.
+struct TierBooks<B> {
+    tier: WaitTier,
+    /// Since when it sleeps in one, if it does.
+    waits_since: Option<u64>,
+    /// The last one, and how long that was.
     wait: Option<LoopWait>,
-    away: Option<Away<B>>,
+    waited: u64,
+    away: Option<OpenStretch<B>>,
+    awake: AwakeSamples,
+    /// How often it slept in one again.
     count: u64,
+    /// How often a sample found it back.
+    seen_awake: u64,
+    /// How often after a longer time than the limit, that for which it waited for a CPU not counted.
     over_limit: u64,
+    /// How often that was not longer than it had waited before.
+    mostly_waited: u64,
+    /// How long it was away in all that.
     time: u64,
+    /// Stretches that may be none, because it polls.
+    unsure: u64,
     kept: Vec<Stretch<B>>,
+}
+
+/// Samples of a thread since it last slept in a wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct AwakeSamples {
+    all: u64,
+    /// In the kernel's function of a wait.
+    in_wait: u64,
+    /// How often one was there after another one had been, or elsewhere.
+    returns: u64,
+}
+
+impl AwakeSamples {
+    /// It comes back without sleeping.
+    fn polls(self) -> bool {
+        self.returns >= LEAST_RETURNS
+    }
+
+    /// Whether so many samples elsewhere say that it did not come back.
+    fn rule_out(self, elsewhere: u64) -> bool {
+        elsewhere.saturating_mul(self.in_wait) >= self.all.saturating_mul(ENOUGH_SAMPLES)
+    }
 }
 
 /// It is in none.
 #[derive(Debug)]
-struct Away<B> {
+struct OpenStretch<B> {
     since: u64,
+    /// Before it.
+    times: CpuTimes,
     may_be_longer: bool,
+    /// It begins with a sample in its wait, not with a sleep there.
+    begins_awake: bool,
     /// A sample has found it outside of its wait.
     was_elsewhere: bool,
-    spent: Spent<B>,
+    activity: StretchActivity<B>,
 }
 
-impl<B> Away<B> {
-    fn new(since: u64, may_be_longer: bool) -> Self {
-        Self { since, may_be_longer, was_elsewhere: false, spent: Spent::default() }
+impl<B> OpenStretch<B> {
+    fn new(since: u64, times: CpuTimes) -> Self {
+        Self {
+            since,
+            times,
+            may_be_longer: false,
+            begins_awake: false,
+            was_elsewhere: false,
+            activity: StretchActivity::default(),
+        }
+    }
+
+    fn of_unknown_beginning(since: u64, times: CpuTimes) -> Self {
+        Self { may_be_longer: true, ..Self::new(since, times) }
+    }
+
+    fn begun_awake(since: u64, times: CpuTimes) -> Self {
+        Self { begins_awake: true, ..Self::new(since, times) }
     }
 }
 
-impl<B: Copy + Eq> Returns<B> {
-    fn new(tier: Tier) -> Self {
+/// How it comes back to a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Return {
+    Asleep,
+    Awake,
+}
+
+impl<B: Copy + Eq> TierBooks<B> {
+    fn new(tier: WaitTier) -> Self {
         Self {
             tier,
-            waits: false,
+            waits_since: None,
             wait: None,
+            waited: 0,
             away: None,
+            awake: AwakeSamples::default(),
             count: 0,
+            seen_awake: 0,
             over_limit: 0,
+            mostly_waited: 0,
             time: 0,
+            unsure: 0,
             kept: Vec::new(),
         }
     }
 
     /// Whether it comes back as a loop does.
     fn is_regular(&self) -> bool {
-        let is_of_loops = matches!(self.wait, Some(LoopWait::Events | LoopWait::IoUring));
-        self.count >= LEAST_RETURNS && (is_of_loops || self.over_limit * 2 <= self.count)
+        let returns = self.count + self.seen_awake;
+        let seldom_long = self.over_limit * 2 <= returns;
+        match self.tier {
+            WaitTier::WithFutexes => {
+                self.count >= LEAST_RETURNS && seldom_long && self.mostly_waited * 2 >= self.count
+            }
+            WaitTier::Idle if self.wait.is_some_and(LoopWait::is_of_events) => {
+                self.count >= LEAST_RETURNS || (self.seen_awake >= LEAST_RETURNS && seldom_long)
+            }
+            WaitTier::Idle => self.count >= LEAST_RETURNS && seldom_long,
+        }
     }
 }
 
 impl<B: Copy + Eq> LoopBooks<B> {
-    pub(super) fn new(thread: ThreadId, limit: u64) -> Self {
+    /// What it does before its first wait is no stretch where the thread is new.
+    pub(super) fn new(thread: ThreadId, limit: u64, is_new: bool) -> Self {
         Self {
             thread,
             limit,
-            activity: Activity::Unknown,
+            state: ThreadState::Unknown,
             at: 0,
             since: 0,
-            is_new: false,
-            returns: Tier::ALL.map(Returns::new).into(),
+            times: CpuTimes::default(),
+            waits: false,
+            is_new,
+            tiers: WaitTier::ALL.map(TierBooks::new).into(),
             is_loop: false,
         }
     }
 
     /// What is told of the thread as a loop, if it is one.
-    pub(super) fn summary(&self, thread: ThreadId) -> Option<LoopSummary> {
-        let returns = self.returns.first().filter(|_| self.is_loop)?;
-        let wait = returns.wait?;
-        Some(LoopSummary { thread, wait, returns: returns.count, away: returns.time })
+    pub(super) fn summary(&self) -> Option<LoopSummary> {
+        let tier = self.tiers.first().filter(|_| self.is_loop)?;
+        Some(LoopSummary {
+            thread: self.thread,
+            wait: tier.wait?,
+            returns: tier.count,
+            seen_awake: tier.seen_awake,
+            away: tier.time,
+            unsure: tier.unsure,
+        })
     }
 
     /// Whether it ran on another CPU from before that time on, and so until now.
     pub(super) fn runs_elsewhere(&self, cpu: CpuId, since: u64) -> bool {
-        matches!(self.activity, Activity::OnCpu(own) if own != cpu) && self.since <= since
+        matches!(self.state, ThreadState::OnCpu(own) if own != cpu) && self.since <= since
+    }
+
+    pub(super) fn runs_on(&self, cpu: CpuId) -> bool {
+        self.state == ThreadState::OnCpu(cpu)
+    }
+
+    pub(super) fn is_unknown(&self) -> bool {
+        self.state == ThreadState::Unknown
     }
 
     /// What it did lasts until now.
     fn account(&mut self, now: u64) {
         let time = now.saturating_sub(self.at);
-        for away in self.returns.iter_mut().filter_map(|returns| returns.away.as_mut()) {
-            match self.activity {
-                Activity::Unknown => {}
-                Activity::OnCpu(_) => away.spent.on_cpu += time,
-                Activity::Runnable => away.spent.waiting += time,
-                Activity::Asleep(what) => away.spent.sleep(what, time),
+        self.at = self.at.max(now);
+        match self.state {
+            ThreadState::Unknown => {}
+            ThreadState::OnCpu(_) => self.times.on_cpu += time,
+            ThreadState::Runnable => self.times.waiting += time,
+            ThreadState::Asleep(what) => {
+                for away in self.tiers.iter_mut().filter_map(|tier| tier.away.as_mut()) {
+                    away.activity.sleep(what, time);
+                }
             }
         }
-        self.at = self.at.max(now);
     }
 
-    fn becomes(&mut self, now: u64, activity: Activity<B>) {
-        (self.activity, self.since) = (activity, now);
+    fn becomes(&mut self, now: u64, state: ThreadState<B>) {
+        (self.state, self.since) = (state, now);
     }
 
     /// It is in no wait.
     fn is_up(&mut self, now: u64) {
-        let was_unknown = self.activity == Activity::Unknown;
-        for returns in &mut self.returns {
-            if std::mem::take(&mut returns.waits) {
-                returns.away = Some(Away::new(now, false));
-            } else if was_unknown && returns.away.is_none() && !self.is_new {
-                returns.away = Some(Away::new(now, true));
+        let is_first = self.state == ThreadState::Unknown && !self.is_new;
+        if !std::mem::take(&mut self.waits) && !is_first {
+            return;
+        }
+        for tier in &mut self.tiers {
+            if let Some(since) = tier.waits_since.take() {
+                tier.waited = now.saturating_sub(since);
+                tier.awake = AwakeSamples::default();
+                tier.away = Some(OpenStretch::new(now, self.times));
+            } else if is_first && tier.away.is_none() {
+                tier.away = Some(OpenStretch::of_unknown_beginning(now, self.times));
             }
         }
     }
 
-    pub(super) fn begin_anew(&mut self) {
-        if self.activity == Activity::Unknown {
-            self.is_new = true;
-        }
-    }
-
     pub(super) fn enter(&mut self, now: u64, cpu: CpuId) {
-        if let Activity::OnCpu(_) = self.activity {
+        if let ThreadState::OnCpu(_) = self.state {
             // When it left that CPU is missing.
-            self.lose(0);
+            self.lose(None);
         }
         self.account(now);
         self.is_up(now);
-        self.becomes(now, Activity::OnCpu(cpu));
+        self.becomes(now, ThreadState::OnCpu(cpu));
     }
 
     pub(super) fn wake(&mut self, now: u64) {
-        if let Activity::OnCpu(_) | Activity::Runnable = self.activity {
+        if let ThreadState::OnCpu(_) | ThreadState::Runnable = self.state {
             return;
         }
         self.account(now);
         self.is_up(now);
-        self.becomes(now, Activity::Runnable);
+        self.becomes(now, ThreadState::Runnable);
     }
 
     pub(super) fn leave(&mut self, now: u64, cpu: CpuId, departure: Departure<B>) {
-        let known = match self.activity {
-            Activity::OnCpu(own) => own == cpu,
-            Activity::Unknown => true,
-            Activity::Runnable | Activity::Asleep(_) => false,
+        let known = match self.state {
+            ThreadState::OnCpu(own) => own == cpu,
+            ThreadState::Unknown => true,
+            ThreadState::Runnable | ThreadState::Asleep(_) => false,
         };
         if !known {
             // That it came onto this CPU is missing, and what it did before with it.
-            self.lose(0);
+            self.lose(None);
         }
         self.account(now);
         match departure {
             Departure::Runnable => {
                 self.is_up(now);
-                self.becomes(now, Activity::Runnable);
+                self.becomes(now, ThreadState::Runnable);
             }
             Departure::Asleep(sleep) => self.sleep(now, sleep),
-            Departure::Ended => {}
+            Departure::Ended => self.end(now),
         }
     }
 
     pub(super) fn seen_asleep(&mut self, now: u64, sleep: Sleep<B>) {
-        if self.activity == Activity::Unknown && !self.is_new {
+        if self.state == ThreadState::Unknown {
             self.account(now);
             self.sleep(now, sleep);
         }
@@ -197,68 +301,120 @@ impl<B: Copy + Eq> LoopBooks<B> {
 
     fn sleep(&mut self, now: u64, sleep: Sleep<B>) {
         let Sleep { wait, what } = sleep;
-        let is_first = self.activity == Activity::Unknown;
-        for index in 0..self.returns.len() {
-            let is_wait = wait.filter(|wait| self.returns[index].tier.has(*wait));
-            if let Some(wait) = is_wait {
-                self.come_back(index, wait, now, true);
-                self.returns[index].waits = true;
-                self.is_new = false;
-            } else if is_first && self.returns[index].away.is_none() && !self.is_new {
-                self.returns[index].away = Some(Away::new(now, true));
+        let is_first = self.state == ThreadState::Unknown && !self.is_new;
+        self.becomes(now, ThreadState::Asleep(what));
+        if wait.is_none() && !is_first {
+            return;
+        }
+        for index in 0..self.tiers.len() {
+            let tier = &mut self.tiers[index];
+            if let Some(wait) = wait.filter(|wait| tier.tier.has(*wait)) {
+                tier.waits_since = Some(now);
+                self.come_back(index, wait, now, Return::Asleep);
+                (self.waits, self.is_new) = (true, false);
+            } else if is_first && tier.away.is_none() {
+                tier.away = Some(OpenStretch::of_unknown_beginning(now, self.times));
             }
         }
-        self.becomes(now, Activity::Asleep(what));
         self.recognise();
     }
 
-    pub(super) fn sample(&mut self, now: u64, sample: &LoopSample) {
+    /// Whether nothing was known of it before.
+    pub(super) fn sample(&mut self, now: u64, sample: &LoopSample) -> bool {
         let LoopSample { cpu, stack, wait, .. } = *sample;
-        if self.activity == Activity::Unknown {
+        let is_first = self.state == ThreadState::Unknown;
+        if is_first {
             self.account(now);
             self.is_up(now);
-            self.becomes(now, Activity::OnCpu(cpu));
+            self.becomes(now, ThreadState::OnCpu(cpu));
         }
         self.account(now);
-        for index in 0..self.returns.len() {
-            let Some(away) = &mut self.returns[index].away else { continue };
-            away.spent.sample(stack);
-            let Some(wait) = wait else {
-                away.was_elsewhere = true;
+        for index in 0..self.tiers.len() {
+            let tier = &mut self.tiers[index];
+            let Some(away) = &mut tier.away else {
+                if let Some(wait) = wait.filter(|_| tier.waits_since.is_none()) {
+                    // It polls before it has slept in a wait.
+                    tier.wait = Some(wait);
+                    tier.awake = AwakeSamples { all: 1, in_wait: 1, returns: 0 };
+                    tier.away = Some(OpenStretch::begun_awake(now, self.times));
+                }
                 continue;
             };
-            if away.was_elsewhere {
-                self.come_back(index, wait, now, false);
-                self.returns[index].away = Some(Away::new(now, false));
+            away.activity.sample(stack);
+            tier.awake.all += u64::from(stack.is_some());
+            let Some(wait) = wait else {
+                away.was_elsewhere |= stack.is_some();
+                continue;
+            };
+            tier.awake.in_wait += 1;
+            // The first one may find it on its way out of the wait that has woken it.
+            if away.was_elsewhere || tier.awake.in_wait > 1 {
+                tier.awake.returns += 1;
+                self.come_back(index, wait, now, Return::Awake);
+                self.tiers[index].away = Some(OpenStretch::begun_awake(now, self.times));
             }
         }
+        self.is_new &= wait.is_none();
+        self.recognise();
+        is_first
     }
 
-    /// A stretch ends, by a sleep or because it was seen there.
-    fn come_back(&mut self, index: usize, wait: LoopWait, now: u64, sleeps: bool) {
-        let returns = &mut self.returns[index];
-        returns.wait = Some(wait);
-        let Some(away) = returns.away.take() else { return };
+    /// A stretch ends in a wait.
+    fn come_back(&mut self, index: usize, wait: LoopWait, now: u64, how: Return) {
+        let tier = &mut self.tiers[index];
+        tier.wait = Some(wait);
+        let Some(away) = tier.away.take() else { return };
         let time = now.saturating_sub(away.since);
+        // A busy machine makes nobody another kind of thread.
+        let own = time.saturating_sub(self.times.waiting - away.times.waiting);
         if !away.may_be_longer {
-            returns.count += u64::from(sleeps);
-            returns.over_limit += u64::from(time > self.limit && sleeps);
-            returns.time = returns.time.saturating_add(time);
+            match how {
+                Return::Asleep => tier.count += 1,
+                Return::Awake => tier.seen_awake += 1,
+            }
+            tier.mostly_waited += u64::from(own <= tier.waited && how == Return::Asleep);
+            tier.over_limit += u64::from(own > self.limit);
+            tier.time = tier.time.saturating_add(time);
         }
-        self.close(index, away, now, StretchEnd::Returned);
+        let is_awake = away.begins_awake || how == Return::Awake;
+        self.close(index, away, now, StretchEnd::Returned, is_awake);
     }
 
-    fn close(&mut self, index: usize, away: Away<B>, until: u64, end: StretchEnd) {
-        let Away { since, may_be_longer, spent, .. } = away;
-        let returns = &mut self.returns[index];
+    fn close(
+        &mut self,
+        index: usize,
+        away: OpenStretch<B>,
+        until: u64,
+        end: StretchEnd,
+        is_awake: bool,
+    ) {
+        let OpenStretch { since, may_be_longer, mut activity, times, .. } = away;
+        let tier = &mut self.tiers[index];
         // Of one that has never been in a wait nothing is said.
-        let Some(wait) = returns.wait else { return };
+        let Some(wait) = tier.wait else { return };
         if until.saturating_sub(since) <= self.limit {
             return;
         }
-        if self.is_loop || returns.kept.len() < MOST_KEPT {
-            let thread = self.thread;
-            returns.kept.push(Stretch { thread, wait, since, until, may_be_longer, end, spent });
+        activity.on_cpu = self.times.on_cpu - times.on_cpu;
+        activity.waiting = self.times.waiting - times.waiting;
+        let polls = is_awake && tier.awake.polls();
+        if polls && !tier.awake.rule_out(activity.samples()) {
+            tier.unsure += 1;
+            return;
+        }
+        let is_unseen = activity.on_cpu > self.limit && activity.stacks.is_empty();
+        let may_have_returned = !polls && (is_awake || is_unseen);
+        if self.is_loop || tier.kept.len() < MOST_KEPT {
+            tier.kept.push(Stretch {
+                thread: self.thread,
+                wait,
+                since,
+                until,
+                may_be_longer,
+                may_have_returned,
+                end,
+                activity,
+            });
         }
     }
 
@@ -267,61 +423,78 @@ impl<B: Copy + Eq> LoopBooks<B> {
         if self.is_loop {
             return;
         }
-        let [idle, all] = &self.returns[..] else { return };
-        let by_futexes = all.count > idle.count * 2;
-        let chosen = if by_futexes { all } else { idle };
-        if chosen.is_regular() {
-            let tier = chosen.tier;
-            self.returns.retain(|returns| returns.tier == tier);
+        let [idle, all] = &self.tiers[..] else { return };
+        let by_futexes = all.count > idle.count * 2 && all.is_regular();
+        if by_futexes || idle.is_regular() {
+            let chosen = if by_futexes { all.tier } else { idle.tier };
+            self.tiers.retain(|tier| tier.tier == chosen);
             self.is_loop = true;
         }
     }
 
-    /// What it did is known up to then, and not what it does now.
-    pub(super) fn lose(&mut self, since: u64) {
-        let until = if since == 0 { self.at } else { since };
+    /// What it did is known up to then, or up to its last event, and not what it does now.
+    pub(super) fn lose(&mut self, since: Option<u64>) {
+        let until = since.unwrap_or(self.at);
         if until > self.at {
             self.account(until);
         }
-        for index in 0..self.returns.len() {
-            self.returns[index].waits = false;
-            let Some(mut away) = self.returns[index].away.take() else { continue };
-            if until < self.at {
-                // What was accounted for since then may have been in other stretches.
-                away.spent = Spent::default();
+        self.waits = false;
+        for index in 0..self.tiers.len() {
+            self.tiers[index].waits_since = None;
+            if let Some(mut away) = self.tiers[index].away.take() {
+                if until < self.at {
+                    // What was accounted for since then may have been in other stretches.
+                    (away.activity, away.times) = (StretchActivity::default(), self.times);
+                }
+                let is_awake = away.begins_awake;
+                self.close(index, away, until, StretchEnd::Unknown, is_awake);
             }
-            self.close(index, away, until, StretchEnd::Unknown);
+            let tier = &mut self.tiers[index];
+            (tier.awake, tier.waited) = (AwakeSamples::default(), 0);
         }
-        self.is_new = false;
         let at = self.at;
-        self.becomes(at, Activity::Unknown);
+        self.becomes(at, ThreadState::Unknown);
     }
 
     /// What was counted of a loop is not told.
     pub(super) fn forget(&mut self) {
-        for returns in self.returns.iter_mut().filter(|_| self.is_loop) {
-            (returns.count, returns.over_limit, returns.time) = (0, 0, 0);
+        for tier in self.tiers.iter_mut().filter(|_| self.is_loop) {
+            (tier.count, tier.seen_awake, tier.over_limit) = (0, 0, 0);
+            (tier.time, tier.unsure) = (0, 0);
         }
     }
 
+    /// The thread ends.
+    pub(super) fn end(&mut self, now: u64) {
+        self.close_all(now, StretchEnd::ThreadEnded);
+    }
+
+    /// The recording does.
     pub(super) fn finish(&mut self, now: u64) {
+        self.close_all(now, StretchEnd::Recording);
+    }
+
+    fn close_all(&mut self, now: u64, end: StretchEnd) {
         self.account(now);
-        for index in 0..self.returns.len() {
-            self.returns[index].waits = false;
-            if let Some(away) = self.returns[index].away.take() {
-                self.close(index, away, now, StretchEnd::Recording);
+        self.waits = false;
+        for index in 0..self.tiers.len() {
+            self.tiers[index].waits_since = None;
+            if let Some(away) = self.tiers[index].away.take() {
+                let is_awake = away.begins_awake;
+                self.close(index, away, now, end, is_awake);
             }
         }
-        self.becomes(now, Activity::Unknown);
+        self.becomes(now, ThreadState::Unknown);
     }
 
     /// Hands over the stretches of a loop.
     #[inline]
     pub(super) fn give(&mut self, found: &mut Vec<Stretch<B>>) {
         if self.is_loop
-            && let Some(returns) = self.returns.first_mut()
+            && let Some(tier) = self.tiers.first_mut()
+            && !tier.kept.is_empty()
         {
-            found.append(&mut returns.kept);
+            found.append(&mut tier.kept);
         }
     }
 }

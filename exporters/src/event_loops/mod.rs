@@ -6,25 +6,42 @@
 //! **A loop's wait** is a sleep in which a thread has nothing to do: for events, for completions of
 //! io_uring, for work of a pool ([`LoopWait`]). A futex that nothing names may be that of a pool as
 //! well as a part of the work, so each thread is followed in two ways: with futexes among its waits
-//! and without ([`Tier`]); it is a loop by the kind that it comes back to more often.
+//! and without ([`WaitTier`]); it is a loop by the kind that it comes back to more often.
 //!
 //! **A stretch** begins when a thread is woken from such a wait (where no wakeup was recorded: when
 //! it is on a CPU again), and ends when it sleeps in one again. A sample that finds the thread in
-//! the kernel's function of the wait ends it too, if one has found it elsewhere since the stretch
-//! began: such a loop had so much to do that it did not sleep.
+//! the function of the wait ends it, too, and begins another: such a loop had so much to do that it
+//! did not sleep. The first sample after a wakeup does not, as the thread may be on its way out.
 //!
 //! **A loop** is a thread that has come back [`LEAST_RETURNS`] times. Where its wait may be one of
 //! a pool, at most half of these stretches are over the limit: who is usually away for longer does
-//! long work, and nobody waits for its return. What came before it was known to be a loop counts.
+//! long work, and nobody waits for its return. Where it may be a lock or an answer (a futex), at
+//! most half of them are longer than the waits before: who waits for locks is mostly at work. The
+//! time for which it waited for a CPU is left out in both. What came before it was known to be a
+//! loop counts.
+//!
+//! **A loop that polls** comes back without sleeping, and no event tells of it: only samples do.
+//! Once [`LEAST_RETURNS`] samples have found it back since it last slept, a stretch is told where that many of its samples would have found it in its wait that it cannot
+//! be chance ([`ENOUGH_SAMPLES`](books::ENOUGH_SAMPLES)), and else counted as unsure. Before that,
+//! and where there are no samples of what it did on its CPU, a stretch is told as one in which it
+//! may have come back. Other stretches may be such, too, if a loop's work never ends and each look
+//! for it is too short for a sample.
 //!
 //! **Missing records.** A thread may have come back where records are missing, unless it ran on a
 //! CPU that lost none. A stretch ends there for what is known ([`StretchEnd::Unknown`]), and what
 //! is seen of the thread next begins one whose true beginning is not known, as at the beginning of
-//! the recording. Both are only said to be at least as long. A thread that ends leaves no stretch.
+//! the recording. Both are only said to be at least as long.
+//!
+//! **Beginnings and ends.** What a thread does before its first wait is no stretch, and neither is
+//! it after an exec, which makes another program of it.
 //!
 //! **Memory** is bounded: by threads, by what each slept in and by stacks of each stretch.
 
 mod books;
+#[cfg(test)]
+mod judge;
+#[cfg(test)]
+mod random;
 mod stretch;
 #[cfg(test)]
 mod tests;
@@ -32,8 +49,9 @@ mod tests;
 pub(crate) use stretch::{Stretch, StretchEnd};
 
 use books::LoopBooks;
+use std::collections::BTreeSet;
 use std::time::Duration;
-use syscollect_model::{CpuId, PerCpu, StackId, ThreadId};
+use syscollect_model::{CpuId, PerCpu, SchedulingGap, StackId, ThreadId};
 
 /// Returns after which a thread is a loop.
 pub(crate) const LEAST_RETURNS: u64 = 8;
@@ -76,16 +94,23 @@ pub(crate) enum LoopWait {
     Futex,
 }
 
+impl LoopWait {
+    /// It is one that nothing else than loops has, of whose function samples tell.
+    pub(crate) fn is_of_events(self) -> bool {
+        matches!(self, Self::Events | Self::IoUring)
+    }
+}
+
 /// What a thread's waits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
+enum WaitTier {
     /// Those in which it has nothing to do.
     Idle,
     /// These, and futexes.
     WithFutexes,
 }
 
-impl Tier {
+impl WaitTier {
     const ALL: [Self; 2] = [Self::Idle, Self::WithFutexes];
 
     fn has(self, wait: LoopWait) -> bool {
@@ -113,7 +138,7 @@ pub(crate) struct Sleep<B> {
 
 /// Who leaves a CPU, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leaver<B> {
+pub(crate) struct LeavingThread<B> {
     pub(crate) thread: ThreadId,
     pub(crate) departure: Departure<B>,
 }
@@ -122,7 +147,7 @@ pub(crate) struct Leaver<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopSwitch<B> {
     pub(crate) cpu: CpuId,
-    pub(crate) previous: Option<Leaver<B>>,
+    pub(crate) previous: Option<LeavingThread<B>>,
     pub(crate) next: Option<ThreadId>,
 }
 
@@ -141,10 +166,27 @@ pub(crate) struct LoopSample {
 pub(crate) struct LoopSummary {
     pub(crate) thread: ThreadId,
     pub(crate) wait: LoopWait,
-    /// How often it came back.
+    /// How often it came back, and slept.
     pub(crate) returns: u64,
+    /// How often samples found it back that had not slept.
+    pub(crate) seen_awake: u64,
     /// How long all stretches were together that it came back from.
     pub(crate) away: u64,
+    /// Stretches that may be none, because it polls.
+    pub(crate) unsure: u64,
+}
+
+impl LoopSummary {
+    /// Both, of one thread.
+    pub(crate) fn and(self, later: Self) -> Self {
+        Self {
+            returns: self.returns + later.returns,
+            seen_awake: self.seen_awake + later.seen_awake,
+            away: self.away.saturating_add(later.away),
+            unsure: self.unsure + later.unsure,
+            ..later
+        }
+    }
 }
 
 /// The threads of a recording, as far as they may be loops.
@@ -154,7 +196,8 @@ pub(crate) struct EventLoops<B> {
     limit: u64,
     threads: Vec<Option<Box<LoopBooks<B>>>>,
     followed: usize,
-    /// Threads for which there was no room.
+    /// Those whose state may be known: who has none loses nothing where records are missing.
+    known: BTreeSet<ThreadId>,
     left_out: u64,
     on_cpus: PerCpu<Option<ThreadId>>,
     ended: Vec<LoopSummary>,
@@ -168,6 +211,7 @@ impl<B: Copy + Eq> EventLoops<B> {
             limit,
             threads: Vec::new(),
             followed: 0,
+            known: BTreeSet::new(),
             left_out: 0,
             on_cpus: PerCpu::default(),
             ended: Vec::new(),
@@ -179,7 +223,7 @@ impl<B: Copy + Eq> EventLoops<B> {
         self.limit
     }
 
-    /// How often a thread was met for which there was no room.
+    /// How often a thread was met, or a loop ended, for which there was no room.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -204,102 +248,128 @@ impl<B: Copy + Eq> EventLoops<B> {
 
     /// All loops, in the order of threads, those that have ended first.
     pub(crate) fn loops(&self) -> impl Iterator<Item = LoopSummary> {
-        let threads = (0..).map(ThreadId).zip(&self.threads);
-        let present = threads.filter_map(|(thread, books)| books.as_ref()?.summary(thread));
+        let present = self.threads.iter().flatten().filter_map(|books| books.summary());
         self.ended.iter().copied().chain(present)
     }
 
-    fn books(&mut self, thread: ThreadId) -> Option<&mut LoopBooks<B>> {
+    /// Does that with a thread, if there is room for it.
+    #[inline]
+    fn with(&mut self, thread: ThreadId, follow: impl FnOnce(&mut LoopBooks<B>)) {
+        let index = thread.index();
+        if self.threads.get(index).is_none_or(Option::is_none) && !self.add(thread, false) {
+            return;
+        }
+        let Some(Some(books)) = self.threads.get_mut(index) else { return };
+        let was_unknown = books.is_unknown();
+        follow(books);
+        if was_unknown && !books.is_unknown() {
+            self.known.insert(thread);
+        }
+        books.give(&mut self.found);
+    }
+
+    /// Whether there is room for one more.
+    fn add(&mut self, thread: ThreadId, is_new: bool) -> bool {
+        if self.followed >= MOST_THREADS {
+            self.left_out += 1;
+            return false;
+        }
+        self.followed += 1;
         let index = thread.index();
         if index >= self.threads.len() {
             self.threads.resize_with(index + 1, || None);
         }
-        if self.threads[index].is_none() {
-            if self.followed >= MOST_THREADS {
-                self.left_out += 1;
-                return None;
-            }
-            self.followed += 1;
+        self.threads[index] = Some(Box::new(LoopBooks::new(thread, self.limit, is_new)));
+        true
+    }
+
+    /// Nothing more is known of a thread.
+    fn remove(&mut self, thread: ThreadId) {
+        let books = self.threads.get_mut(thread.index()).and_then(Option::take);
+        let Some(mut books) = books else { return };
+        books.give(&mut self.found);
+        self.followed -= 1;
+        self.known.remove(&thread);
+        match books.summary() {
+            Some(_) if self.ended.len() >= MOST_LOOPS => self.left_out += 1,
+            summary => self.ended.extend(summary),
         }
-        let limit = self.limit;
-        Some(self.threads[index].get_or_insert_with(|| Box::new(LoopBooks::new(thread, limit))))
     }
 
     /// A context switch.
     pub(crate) fn switch(&mut self, now: u64, switch: &LoopSwitch<B>) {
         let LoopSwitch { cpu, previous, next } = *switch;
         let ran = std::mem::replace(self.on_cpus.get_or(cpu, || None), next);
-        if let Some(ran) = ran.filter(|ran| previous.is_none_or(|leaver| leaver.thread != *ran)) {
-            // When it left is missing.
-            self.lose(ran, 0);
+        if let Some(ran) = ran.filter(|ran| previous.is_none_or(|leaving| leaving.thread != *ran)) {
+            let books = self.threads.get(ran.index()).and_then(Option::as_ref);
+            if books.is_some_and(|books| books.runs_on(cpu)) {
+                // When it left is missing.
+                self.lose(ran, None);
+            }
         }
-        if let Some(Leaver { thread, departure }) = previous {
-            self.leave(now, cpu, Leaver { thread, departure });
+        if let Some(LeavingThread { thread, departure }) = previous {
+            if departure == Departure::Ended {
+                self.end_thread(now, thread);
+            } else {
+                self.with(thread, |books| books.leave(now, cpu, departure));
+            }
         }
-        let Some(next) = next else { return };
-        if let Some(books) = self.books(next) {
-            books.enter(now, cpu);
-            self.hand_over(next);
+        if let Some(next) = next {
+            self.with(next, |books| books.enter(now, cpu));
         }
-    }
-
-    fn leave(&mut self, now: u64, cpu: CpuId, leaver: Leaver<B>) {
-        if leaver.departure == Departure::Ended {
-            return self.end_thread(leaver.thread);
-        }
-        let Some(books) = self.books(leaver.thread) else { return };
-        books.leave(now, cpu, leaver.departure);
-        self.hand_over(leaver.thread);
     }
 
     /// A thread is made runnable.
     pub(crate) fn wakeup(&mut self, now: u64, thread: ThreadId) {
-        if let Some(books) = self.books(thread) {
-            books.wake(now);
-        }
+        self.with(thread, |books| books.wake(now));
     }
 
-    /// A thread begins: what it does before its first wait is no stretch.
+    /// A thread begins, or begins another program.
     pub(crate) fn start(&mut self, thread: ThreadId) {
-        if let Some(books) = self.books(thread) {
-            books.begin_anew();
-        }
+        self.remove(thread);
+        self.add(thread, true);
     }
 
-    /// A thread has ended.
-    pub(crate) fn end_thread(&mut self, thread: ThreadId) {
-        let Some(books) = self.threads.get_mut(thread.index()).and_then(Option::take) else {
-            return;
-        };
-        self.followed -= 1;
-        if let Some(summary) = books.summary(thread).filter(|_| self.ended.len() < MOST_LOOPS) {
-            self.ended.push(summary);
+    /// A thread ends.
+    pub(crate) fn end_thread(&mut self, now: u64, thread: ThreadId) {
+        if let Some(Some(books)) = self.threads.get_mut(thread.index()) {
+            books.end(now);
         }
+        self.remove(thread);
     }
 
     /// A thread was seen asleep, and no switch told of it.
     pub(crate) fn asleep(&mut self, now: u64, thread: ThreadId, sleep: Sleep<B>) {
-        if let Some(books) = self.books(thread) {
-            books.seen_asleep(now, sleep);
-        }
+        self.with(thread, |books| books.seen_asleep(now, sleep));
     }
 
     /// A thread was seen on a CPU.
     pub(crate) fn sample(&mut self, now: u64, sample: &LoopSample) {
-        let Some(books) = self.books(sample.thread) else { return };
-        books.sample(now, sample);
-        self.hand_over(sample.thread);
-        *self.on_cpus.get_or(sample.cpu, || None) = Some(sample.thread);
+        let mut is_first = false;
+        self.with(sample.thread, |books| is_first = books.sample(now, sample));
+        if is_first {
+            *self.on_cpus.get_or(sample.cpu, || None) = Some(sample.thread);
+        }
     }
 
-    /// Records of a CPU, or of any, are missing from then until now, of these threads.
-    pub(crate) fn gap(&mut self, since: u64, cpu: Option<CpuId>, of: impl Fn(ThreadId) -> bool) {
-        for index in 0..self.threads.len() {
-            let thread = ThreadId(index as u32);
-            let Some(books) = self.threads[index].as_ref().filter(|_| of(thread)) else { continue };
-            if cpu.is_none_or(|cpu| !books.runs_elsewhere(cpu, since)) {
-                self.lose(thread, since);
-            }
+    /// Records of a CPU, or of any, are missing until now, of these threads.
+    pub(crate) fn gap(&mut self, now: u64, gap: SchedulingGap, of: impl Fn(ThreadId) -> bool) {
+        let cpu = gap.cpu;
+        let since = gap.since.map(|since| since.0.min(now));
+        let lost: Vec<ThreadId> = self
+            .known
+            .iter()
+            .copied()
+            .filter(|thread| of(*thread))
+            .filter(|thread| {
+                let books = self.threads.get(thread.index()).and_then(Option::as_ref);
+                let runs_elsewhere =
+                    |cpu| books.is_some_and(|books| books.runs_elsewhere(cpu, since.unwrap_or(0)));
+                !cpu.is_some_and(runs_elsewhere)
+            })
+            .collect();
+        for thread in lost {
+            self.lose(thread, since);
         }
         for (id, thread) in self.on_cpus.iter_mut() {
             if cpu.map_or(thread.is_some_and(&of), |cpu| cpu == id) {
@@ -308,20 +378,13 @@ impl<B: Copy + Eq> EventLoops<B> {
         }
     }
 
-    /// What a thread did is known up to then; 0: up to its last event.
-    fn lose(&mut self, thread: ThreadId, since: u64) {
+    /// What a thread did is known up to then, or up to its last event.
+    fn lose(&mut self, thread: ThreadId, since: Option<u64>) {
         if let Some(Some(books)) = self.threads.get_mut(thread.index()) {
             books.lose(since);
-            self.hand_over(thread);
-        }
-    }
-
-    /// What is known of a thread's stretches is there to be taken.
-    #[inline]
-    fn hand_over(&mut self, thread: ThreadId) {
-        if let Some(Some(books)) = self.threads.get_mut(thread.index()) {
             books.give(&mut self.found);
         }
+        self.known.remove(&thread);
     }
 
     /// The recording of these threads ends: what lasts, lasts until now.
@@ -330,6 +393,7 @@ impl<B: Copy + Eq> EventLoops<B> {
             if let Some(books) = books.as_mut().filter(|_| of(thread)) {
                 books.finish(now);
                 books.give(&mut self.found);
+                self.known.remove(&thread);
             }
         }
     }

@@ -4,9 +4,9 @@ use super::LoopWait;
 use syscollect_model::{StackId, ThreadId};
 
 /// What a thread slept in that is told apart in one stretch.
-const MOST_SLEEPS: usize = 8;
+pub(super) const MOST_SLEEPS: usize = 8;
 /// Stacks that are told apart in one stretch.
-const MOST_STACKS: usize = 64;
+pub(super) const MOST_STACKS: usize = 32;
 
 /// How a stretch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,17 @@ pub(crate) enum StretchEnd {
     Returned,
     /// Records are missing from there on.
     Unknown,
+    /// The thread ended.
+    ThreadEnded,
     /// The recording ended.
     Recording,
+}
+
+impl StretchEnd {
+    /// Whether it lasted longer, for all that is known.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Unknown | Self::Recording)
+    }
 }
 
 /// A loop was away. Times are nanoseconds.
@@ -29,19 +38,27 @@ pub(crate) struct Stretch<B> {
     pub(crate) until: u64,
     /// It may have begun earlier: it was away when it was first seen, or after missing records.
     pub(crate) may_be_longer: bool,
+    /// It may have come back without sleeping: it was on a CPU, and what is known of samples does
+    /// not rule that out.
+    pub(crate) may_have_returned: bool,
     pub(crate) end: StretchEnd,
-    pub(crate) spent: Spent<B>,
+    pub(crate) activity: StretchActivity<B>,
 }
 
 impl<B> Stretch<B> {
     pub(crate) fn length(&self) -> u64 {
-        self.until - self.since
+        self.until.saturating_sub(self.since)
+    }
+
+    /// Whether it was at least as long, rather than exactly.
+    pub(crate) fn is_least(&self) -> bool {
+        self.may_be_longer || self.end.is_open()
     }
 }
 
 /// What a thread did in a stretch. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spent<B> {
+pub(crate) struct StretchActivity<B> {
     pub(crate) on_cpu: u64,
     /// For a CPU.
     pub(crate) waiting: u64,
@@ -67,7 +84,7 @@ pub(crate) struct SampledStack {
     pub(crate) count: u64,
 }
 
-impl<B> Default for Spent<B> {
+impl<B> Default for StretchActivity<B> {
     fn default() -> Self {
         Self {
             on_cpu: 0,
@@ -80,8 +97,11 @@ impl<B> Default for Spent<B> {
     }
 }
 
-impl<B: Copy + Eq> Spent<B> {
+impl<B: Copy + Eq> StretchActivity<B> {
     pub(super) fn sleep(&mut self, what: B, time: u64) {
+        if time == 0 {
+            return;
+        }
         if let Some(known) = self.asleep.iter_mut().find(|known| known.what == what) {
             known.time += time;
         } else if self.asleep.len() < MOST_SLEEPS {
@@ -108,5 +128,10 @@ impl<B: Copy + Eq> Spent<B> {
     /// In whatever it slept.
     pub(crate) fn asleep(&self) -> u64 {
         self.asleep.iter().map(|sleep| sleep.time).sum::<u64>() + self.asleep_others
+    }
+
+    /// How often samples found it.
+    pub(crate) fn samples(&self) -> u64 {
+        self.stacks.iter().map(|stack| stack.count).sum::<u64>() + self.other_samples
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use syscollect_model::Time;
 
 const LIMIT: u64 = 50;
 const CPU: CpuId = CpuId::new(0);
@@ -7,7 +8,7 @@ const LOOP: ThreadId = ThreadId(1);
 /// Sleeps in that from then on.
 fn sleeps(loops: &mut EventLoops<u8>, now: u64, wait: Option<LoopWait>) {
     let departure = Departure::Asleep(Sleep { wait, what: 7 });
-    let previous = Some(Leaver { thread: LOOP, departure });
+    let previous = Some(LeavingThread { thread: LOOP, departure });
     loops.switch(now, &LoopSwitch { cpu: CPU, previous, next: None });
 }
 
@@ -36,8 +37,8 @@ fn a_stretch_lasts_from_the_wakeup_to_the_next_wait_and_tells_what_was_meanwhile
     sleeps(&mut loops, last + 180, Some(LoopWait::Events));
     let [stretch] = &loops.take()[..] else { panic!("there is one") };
     assert_eq!((stretch.since, stretch.until), (last + 100, last + 180));
-    let spent = &stretch.spent;
-    assert_eq!((spent.on_cpu, spent.waiting, spent.asleep()), (35, 5, 40));
+    let activity = &stretch.activity;
+    assert_eq!((activity.on_cpu, activity.waiting, activity.asleep()), (35, 5, 40));
     assert_eq!((stretch.may_be_longer, stretch.end), (false, StretchEnd::Returned));
     assert_eq!(loops.loops().count(), 1);
 }
@@ -74,9 +75,10 @@ fn where_records_are_missing_a_stretch_ends_and_the_next_may_be_longer() {
     let mut loops = EventLoops::new(LIMIT);
     let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
     runs(&mut loops, last + 100);
-    loops.gap(last + 200, Some(CpuId::new(1)), |_| true);
+    let gap = |cpu| SchedulingGap { cpu: Some(cpu), since: Some(Time(last + 200)) };
+    loops.gap(last + 250, gap(CpuId::new(1)), |_| true);
     assert!(loops.take().is_empty(), "it ran on a CPU that lost nothing");
-    loops.gap(last + 200, Some(CPU), |_| true);
+    loops.gap(last + 250, gap(CPU), |_| true);
     let [stretch] = &loops.take()[..] else { panic!("there is one") };
     assert_eq!((stretch.length(), stretch.end), (100, StretchEnd::Unknown));
     let stack = None;
@@ -91,11 +93,113 @@ fn a_sample_in_the_wait_ends_a_stretch_that_has_left_it() {
     let mut loops = EventLoops::new(LIMIT);
     let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
     runs(&mut loops, last + 100);
-    let sample = |wait| LoopSample { cpu: CPU, thread: LOOP, stack: None, wait };
+    let stack = Some(StackId(0));
+    let sample = |wait| LoopSample { cpu: CPU, thread: LOOP, stack, wait };
     loops.sample(last + 110, &sample(Some(LoopWait::Events)));
     loops.sample(last + 120, &sample(None));
     loops.sample(last + 160, &sample(Some(LoopWait::Events)));
     sleeps(&mut loops, last + 200, Some(LoopWait::Events));
     let lengths: Vec<_> = loops.take().iter().map(Stretch::length).collect();
     assert_eq!(lengths, [60]);
+}
+
+#[test]
+fn a_program_that_starts_or_execs_is_not_away_until_its_first_wait() {
+    let mut loops = EventLoops::new(LIMIT);
+    loops.start(LOOP);
+    runs(&mut loops, 0);
+    sleeps(&mut loops, 400, None);
+    let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
+    assert!(loops.take().is_empty(), "what was before its first wait is its start");
+    runs(&mut loops, last + 100);
+    loops.start(LOOP);
+    sleeps(&mut loops, last + 500, None);
+    comes_back(&mut loops, last + 1000, LEAST_RETURNS, LoopWait::Events);
+    assert!(loops.take().is_empty(), "and so it is after an exec");
+    let returns: Vec<_> = loops.loops().map(|found| found.returns).collect();
+    assert_eq!(returns, [LEAST_RETURNS], "the second program has one too few");
+}
+
+#[test]
+fn a_loop_whose_thread_ends_is_told_to_be_away_until_then() {
+    let mut loops = EventLoops::new(LIMIT);
+    let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
+    runs(&mut loops, last + 100);
+    loops.end_thread(last + 300, LOOP);
+    let [stretch] = &loops.take()[..] else { panic!("there is one") };
+    assert_eq!((stretch.length(), stretch.end), (200, StretchEnd::ThreadEnded));
+    assert!(!stretch.is_least());
+}
+
+#[test]
+fn who_waits_shortly_for_locks_between_long_work_is_no_loop() {
+    let mut loops = EventLoops::new(LIMIT);
+    for turn in 0..100 {
+        runs(&mut loops, 1000 + turn * 50);
+        sleeps(&mut loops, 1040 + turn * 50, Some(LoopWait::Futex));
+    }
+    runs(&mut loops, 10_000);
+    sleeps(&mut loops, 10_500, Some(LoopWait::Futex));
+    assert_eq!((loops.take().len(), loops.loops().count()), (0, 0));
+}
+
+/// Samples of a thread that looks for work in every one of so many, each after 1.
+fn polls(loops: &mut EventLoops<u8>, from: u64, times: u64, every: u64) {
+    for turn in 0..times {
+        let wait = (turn % every == 0).then_some(LoopWait::Events);
+        let sample = LoopSample { cpu: CPU, thread: LOOP, stack: Some(StackId(0)), wait };
+        loops.sample(from + turn, &sample);
+    }
+}
+
+#[test]
+fn a_loop_that_polls_is_away_where_samples_leave_no_doubt() {
+    let mut loops = EventLoops::new(LIMIT);
+    loops.start(LOOP);
+    runs(&mut loops, 0);
+    polls(&mut loops, 0, 100, 4);
+    polls(&mut loops, 101, 1, 1);
+    let summary = |loops: &EventLoops<u8>| loops.loops().next().expect("it is a loop");
+    assert_eq!((summary(&loops).returns, summary(&loops).seen_awake), (0, 25));
+    let elsewhere = |loops: &mut EventLoops<u8>, from: u64, count: u64| {
+        for turn in 0..count {
+            let stack = Some(StackId(1));
+            let sample = LoopSample { cpu: CPU, thread: LOOP, stack, wait: None };
+            loops.sample(from + turn, &sample);
+        }
+    };
+    elsewhere(&mut loops, 200, 100);
+    polls(&mut loops, 300, 1, 1);
+    let [stretch] = &loops.take()[..] else { panic!("there is one") };
+    assert_eq!((stretch.length(), stretch.may_have_returned), (199, false));
+    elsewhere(&mut loops, 310, 10);
+    polls(&mut loops, 400, 1, 1);
+    assert!(loops.take().is_empty(), "ten samples may have missed it");
+    assert_eq!(summary(&loops).unsure, 1);
+}
+
+#[test]
+fn without_samples_a_loop_that_was_on_its_cpu_may_have_come_back() {
+    let mut loops = EventLoops::new(LIMIT);
+    let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
+    runs(&mut loops, last + 100);
+    sleeps(&mut loops, last + 200, Some(LoopWait::Events));
+    runs(&mut loops, last + 300);
+    sleeps(&mut loops, last + 310, None);
+    runs(&mut loops, last + 400);
+    sleeps(&mut loops, last + 410, Some(LoopWait::Events));
+    let told: Vec<_> = loops.take().iter().map(|it| it.may_have_returned).collect();
+    assert_eq!(told, [true, false], "who sleeps in something else does not come back meanwhile");
+}
+
+#[test]
+fn threads_and_ended_loops_without_room_are_counted() {
+    let mut loops = EventLoops::<u8>::new(LIMIT);
+    for thread in 0..MOST_THREADS as u32 + 3 {
+        loops.wakeup(1, ThreadId(thread));
+    }
+    assert_eq!(loops.left_out(), 3);
+    loops.end_thread(2, ThreadId(0));
+    loops.wakeup(3, ThreadId(MOST_THREADS as u32));
+    assert_eq!(loops.left_out(), 3, "who ends makes room");
 }

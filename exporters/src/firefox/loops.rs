@@ -3,7 +3,7 @@
 use super::markers::{Data, LoopAwayData, Marker, Timing};
 use super::meta::milliseconds;
 use super::tables::{Category, Shared};
-use crate::event_loops::{Stretch, StretchEnd};
+use crate::event_loops::Stretch;
 use crate::report::loop_watch::{StretchSleep, functions, sleeps, wait_name};
 use syscollect_model::{Tables, duration};
 
@@ -13,24 +13,24 @@ pub(super) fn marker(
     shared: &mut Shared,
     tables: &Tables,
 ) -> Marker {
-    let spent = &stretch.spent;
+    let activity = &stretch.activity;
     let mut what = Vec::new();
-    if spent.on_cpu > 0 {
+    if activity.on_cpu > 0 {
         let function = functions(stretch, tables).into_iter().next();
         let place = function.map_or_else(String::new, |hit| format!(" in {}", hit.name));
-        what.push(format!("{} on CPU{place}", duration(spent.on_cpu)));
+        what.push(format!("{} on CPU{place}", duration(activity.on_cpu)));
     }
     if let Some(sleep) = sleeps(stretch, tables).first() {
         what.push(format!("{} asleep: {}", duration(sleep.nanoseconds), sleep.text()));
     }
-    let is_least = stretch.may_be_longer || stretch.end != StretchEnd::Returned;
     let data = LoopAwayData {
         what: what.join(", "),
         waits: wait_name(stretch.wait),
-        running: milliseconds(spent.on_cpu),
-        waiting: milliseconds(spent.waiting),
-        asleep: milliseconds(spent.asleep()),
-        least: is_least.then_some("yes"),
+        running: milliseconds(activity.on_cpu),
+        waiting: milliseconds(activity.waiting),
+        asleep: milliseconds(activity.asleep()),
+        unseen: stretch.may_have_returned.then_some("yes"),
+        least: stretch.is_least().then_some("yes"),
     };
     Marker {
         name: shared.string("Event loop away"),

@@ -225,6 +225,8 @@ pub(super) struct LoopAwayData {
     pub(super) waiting: f64,
     pub(super) asleep: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unseen: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) least: Option<&'static str>,
 }
 
@@ -315,6 +317,7 @@ pub(super) fn schemas() -> Vec<Value> {
                 field("running", "On CPU", "duration"),
                 field("waiting", "Waiting for a CPU", "duration"),
                 field("asleep", "Asleep elsewhere", "duration"),
+                field("unseen", "May have come back without sleeping", "string"),
                 field("least", "At least as long", "string"),
             ],
         }),

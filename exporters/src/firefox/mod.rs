@@ -581,8 +581,10 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         *origin = (*origin).min(time);
         self.first.get_or_insert(time);
         self.last = time;
-        let stretches = self.loops.event(time, event, tables);
-        self.loop_markers(&stretches, tables);
+        if self.loops.event(time, event, tables) {
+            let stretches = self.loops.take();
+            self.loop_markers(&stretches, tables);
+        }
         let time = time.0;
         match event {
             Event::Switch(switch) => self.switch(time, switch, tables),

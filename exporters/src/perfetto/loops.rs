@@ -29,7 +29,10 @@ impl LoopTracks {
         at: &mut Context<'_, W>,
         event: &Event,
     ) -> Result<(), ExportError> {
-        let found = self.watch.event(at.time, event, at.tables);
+        if !self.watch.event(at.time, event, at.tables) {
+            return Ok(());
+        }
+        let found = self.watch.take();
         found.iter().try_for_each(|stretch| write(tracks, at, stretch))
     }
 
@@ -52,14 +55,13 @@ fn write<W: Write>(
 ) -> Result<(), ExportError> {
     let tables = at.tables;
     let uuid = tracks.of_thread(at, stretch.thread, TRACK)?;
-    let (spent, details) = (&stretch.spent, &mut tracks.details);
-    let is_least = stretch.may_be_longer || stretch.end != StretchEnd::Returned;
-    let least = if is_least { "at least " } else { "" };
+    let (activity, details) = (&stretch.activity, &mut tracks.details);
+    let least = if stretch.is_least() { "at least " } else { "" };
     details.dynamic_name(&format!("not back for {least}{}", duration(stretch.length())));
     details.note("waits in", Note::Text(wait_name(stretch.wait)));
-    details.note("on CPU (ns)", Note::Number(spent.on_cpu));
-    details.note("waiting for a CPU (ns)", Note::Number(spent.waiting));
-    details.note("asleep (ns)", Note::Number(spent.asleep()));
+    details.note("on CPU (ns)", Note::Number(activity.on_cpu));
+    details.note("waiting for a CPU (ns)", Note::Number(activity.waiting));
+    details.note("asleep (ns)", Note::Number(activity.asleep()));
     for (number, sleep) in (1..=3).zip(sleeps(stretch, tables)) {
         let words = format!("{}: {}", duration(sleep.nanoseconds), sleep.text());
         details.note(&format!("asleep {number}"), Note::Text(&words));
@@ -71,8 +73,13 @@ fn write<W: Write>(
     if stretch.may_be_longer {
         details.note("may have begun earlier", Note::Yes);
     }
-    if stretch.end == StretchEnd::Unknown {
-        details.note("records are missing from its end on", Note::Yes);
+    if stretch.may_have_returned {
+        details.note("may have come back without sleeping", Note::Yes);
+    }
+    match stretch.end {
+        StretchEnd::Returned | StretchEnd::Recording => {}
+        StretchEnd::Unknown => details.note("records are missing from its end on", Note::Yes),
+        StretchEnd::ThreadEnded => details.note("then the thread ended", Note::Yes),
     }
     for (time, kind) in
         [(stretch.since, TrackEventType::Begin), (stretch.until, TrackEventType::End)]

@@ -8,9 +8,10 @@ use super::longest::Longest;
 use super::loop_watch::{LoopWatch, StretchSleep, functions, sleeps, wait_name};
 use super::row_maker::{RowMaker, WaitSpan};
 use super::thread_accounts::ThreadAccounts;
-use crate::event_loops::{LoopLimit, Stretch, StretchEnd};
+use crate::event_loops::{LoopLimit, LoopSummary, Stretch, StretchEnd};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use syscollect_model::{Event, Tables, ThreadId, Time};
 
 /// Functions that are named of one stretch.
@@ -43,6 +44,7 @@ impl LoopAccounts {
         }
     }
 
+    #[inline]
     pub(super) fn event(
         &mut self,
         time: Time,
@@ -50,8 +52,10 @@ impl LoopAccounts {
         accounts: &mut ThreadAccounts,
         tables: &Tables,
     ) {
-        for stretch in self.watch.event(time, event, tables) {
-            self.add(stretch, accounts, tables);
+        if self.watch.event(time, event, tables) {
+            for stretch in self.watch.take() {
+                self.add(stretch, accounts, tables);
+            }
         }
     }
 
@@ -92,8 +96,13 @@ impl LoopAccounts {
         accounts: &ThreadAccounts,
         maker: RowMaker<'_>,
     ) -> EventLoopsReport {
-        let loops = self.watch.loops().filter(|found| accounts[found.thread].chosen);
-        let rows = loops.map(|found| {
+        let mut loops = BTreeMap::<ThreadId, LoopSummary>::new();
+        for found in self.watch.loops().filter(|found| accounts[found.thread].chosen) {
+            // A thread that was one loop, and another after an exec.
+            let before = loops.remove(&found.thread);
+            loops.insert(found.thread, before.map_or(found, |before| before.and(found)));
+        }
+        let rows = loops.into_values().map(|found| {
             let over = self.over.get(&found.thread).copied().unwrap_or_default();
             let span = WaitSpan { waited: 0, since: over.longest_since, thread: found.thread };
             let Waiter { tid, thread, pid, process, at_ns, .. } = maker.waiter(span);
@@ -104,8 +113,10 @@ impl LoopAccounts {
                 process,
                 waits_in: wait_name(found.wait).to_owned(),
                 returns: found.returns,
+                seen_awake: found.seen_awake,
                 away_ns: found.away,
                 over_limit: over.count,
+                unsure: found.unsure,
                 over_limit_ns: over.sum,
                 longest_ns: over.longest,
                 longest_at_ns: (over.count > 0).then_some(at_ns),
@@ -125,11 +136,10 @@ impl LoopAccounts {
 }
 
 fn row(stretch: &Stretch<StretchSleep>, maker: RowMaker<'_>) -> StretchRow {
-    let (spent, length) = (&stretch.spent, stretch.length());
+    let (activity, length) = (&stretch.activity, stretch.length());
     let span = WaitSpan { waited: length, since: stretch.since, thread: stretch.thread };
     let Waiter { tid, thread, pid, process, at_ns, .. } = maker.waiter(span);
-    let known = spent.on_cpu + spent.waiting + spent.asleep();
-    let sampled = spent.stacks.iter().map(|stack| stack.count).sum::<u64>();
+    let known = activity.on_cpu + activity.waiting + activity.asleep();
     let hit = functions(stretch, maker.tables).into_iter().take(MOST_FUNCTIONS);
     StretchRow {
         length_ns: length,
@@ -140,16 +150,18 @@ fn row(stretch: &Stretch<StretchSleep>, maker: RowMaker<'_>) -> StretchRow {
         process,
         waits_in: wait_name(stretch.wait).to_owned(),
         may_be_longer: stretch.may_be_longer,
+        may_have_returned: stretch.may_have_returned,
         end: match stretch.end {
             StretchEnd::Returned => StretchEndKind::Returned,
             StretchEnd::Unknown => StretchEndKind::RecordsMissing,
+            StretchEnd::ThreadEnded => StretchEndKind::ThreadEnded,
             StretchEnd::Recording => StretchEndKind::RecordingEnded,
         },
-        on_cpu_ns: spent.on_cpu,
-        waiting_ns: spent.waiting,
-        blocked_ns: spent.asleep(),
+        on_cpu_ns: activity.on_cpu,
+        waiting_ns: activity.waiting,
+        blocked_ns: activity.asleep(),
         unknown_ns: length.saturating_sub(known),
-        samples: sampled + spent.other_samples,
+        samples: activity.samples(),
         functions: hit
             .map(|hit| StretchFunctionRow { function: hit.name, samples: hit.samples })
             .collect(),

@@ -65,6 +65,10 @@ const LANGUAGE: &[&str] = &[
     "sync/",
     "syscall.",
 ];
+/// Folders of languages' own libraries. Of a function that was inlined debug information has the
+/// name alone, without what it is in, but it has the file.
+const LANGUAGE_FOLDERS: &[&str] =
+    &["/library/core/src/", "/library/alloc/src/", "/library/std/src/", "/include/c++/"];
 /// The C library's, which are in an executable that is linked with it statically, and the
 /// compiler's.
 const C_LIBRARY: &[&str] = &[
@@ -136,6 +140,9 @@ pub(super) fn of_frame(frame: FrameId, tables: &Tables) -> Code {
     };
     match (module.kind, row.file) {
         (ModuleKind::Python, Some(file)) => of_python(tables.strings.get(file)),
+        (_, Some(file)) if row.inlined && is_language_file(tables.strings.get(file)) => {
+            Code::Runtime
+        }
         _ => of_function(name, tables.strings.get(module.path), module.kind),
     }
 }
@@ -192,6 +199,10 @@ fn of_python(file: &str) -> Code {
 fn is_python_library(folder: &str) -> bool {
     let version = folder.strip_prefix("python").or_else(|| folder.strip_prefix("Python"));
     version.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn is_language_file(file: &str) -> bool {
+    LANGUAGE_FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 fn is_runtime_function(function: &str) -> bool {
@@ -346,6 +357,20 @@ mod tests {
         }
         assert_eq!(of_function("f", "[anonymous]", ModuleKind::Generated), Program);
         assert_eq!(of_function("main", "[kernel.kallsyms]", ModuleKind::Kernel), Runtime);
+    }
+
+    #[test]
+    fn inlined_functions_of_a_languages_library_lie_in_its_folder() {
+        for file in [
+            "/rustc/0f1a2b/library/core/src/num/uint_macros.rs",
+            "/usr/lib/rustlib/src/rust/library/std/src/sync/poison/mutex.rs",
+            "/usr/include/c++/12/bits/stl_vector.h",
+        ] {
+            assert!(is_language_file(file), "{file}");
+        }
+        for file in ["src/library/core.rs", "/home/me/library/core/lib.rs", "src/main.rs"] {
+            assert!(!is_language_file(file), "{file}");
+        }
     }
 
     #[test]

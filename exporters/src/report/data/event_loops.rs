@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct EventLoopsReport {
     /// Longer stretches without such a wait are told.
     pub limit_ns: u64,
-    /// How often a thread was met that was not followed, because there were too many.
+    /// How often a thread was met, or a loop ended, that is not told of, because there were too many.
     pub left_out: u64,
     /// The loops, the longest stretch first.
     pub loops: Table<EventLoopRow>,
@@ -29,12 +29,17 @@ pub struct EventLoopRow {
     pub process: String,
     /// What it waits in.
     pub waits_in: String,
-    /// How often it came back to its wait.
+    /// How often it came back to its wait, and slept.
     pub returns: u64,
+    /// How often a sample found it in the kernel's function of its wait that it did not sleep in:
+    /// it polls, or its work does not end.
+    pub seen_awake: u64,
     /// How long it was away in all that, together.
     pub away_ns: u64,
     /// Stretches over the limit.
     pub over_limit: u64,
+    /// Further ones that may be none: it polls, and too few samples tell that it did not come back.
+    pub unsure: u64,
     /// Their sum.
     pub over_limit_ns: u64,
     /// The longest of these; 0 where there is none.
@@ -52,6 +57,8 @@ pub enum StretchEndKind {
     Returned,
     /// Records are missing from there on: it lasted at least as long.
     RecordsMissing,
+    /// The thread ended.
+    ThreadEnded,
     /// It lasted when the recording ended.
     RecordingEnded,
 }
@@ -75,6 +82,8 @@ pub struct StretchRow {
     pub waits_in: String,
     /// When it began is not known: the recording began, or records are missing, before.
     pub may_be_longer: bool,
+    /// It may have come back without sleeping: samples do not rule that out.
+    pub may_have_returned: bool,
     /// How it ended.
     pub end: StretchEndKind,
     /// Of it: on a CPU.
