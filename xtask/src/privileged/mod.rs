@@ -14,6 +14,7 @@ pub(crate) mod context;
 mod control_group;
 mod count;
 mod doctor;
+mod event_loops;
 pub(crate) mod failures;
 pub(crate) mod files;
 mod flight;
@@ -161,6 +162,7 @@ const TESTS: &[Test] = &[
     test!("wakers" kernels, wakers::wakers),
     test!("wakers-softirq" kernels, wakers::softirqs),
     test!("hung" kernels, hung::hung),
+    test!("event-loops" kernels, event_loops::event_loops),
     test!("leader-gone" kernels, hung::leader_gone, needs "user_probes"),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("doctor" kernels, doctor::doctor),

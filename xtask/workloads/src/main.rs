@@ -13,6 +13,7 @@ mod bracket;
 mod callers;
 mod database;
 mod descriptors;
+mod event_loops;
 mod executions;
 mod fake_jvm;
 mod fences;
@@ -62,6 +63,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      executions RATE MAPPINGS SECONDS | mapped-code MAPPINGS | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
+                     event-loops | \
                      numbered FILE SECONDS | silent SECONDS | \
                      renames SECONDS | shares SECONDS | waits SECONDS | \
                      jit FOLDER ROUNDS | \
@@ -128,6 +130,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["database", rounds] => database::run(number(rounds)?)?,
         ["hang", threads] => hang::run(number(threads)?)?,
+        ["event-loops"] => event_loops::run()?,
         ["leaderless"] => leaderless::run()?,
         ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
         ["jit", folder, rounds] => jit::run(folder, number(rounds)?)?,
