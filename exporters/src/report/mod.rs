@@ -139,8 +139,8 @@ pub use data::*;
 pub use filter::{Family, ProcessFilter};
 pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
-use after_part::AfterPart;
 use crate::event_loops::LoopLimit;
+use after_part::AfterPart;
 use cpu::Cpus;
 use event_loop_rows::LoopAccounts;
 use gpu::GpuAccounts;
