@@ -16,6 +16,7 @@
 //! An event that comes in the middle of another one of its thread (a signal
 //! handler that allocates) is counted as lost. Recording itself allocates nothing.
 
+use crate::arena::Arena;
 use crate::clock;
 use crate::emit::{self, StaticString};
 use core::alloc::{GlobalAlloc, Layout};
@@ -57,11 +58,7 @@ impl<A> ProfiledAllocator<A> {
     #[cold]
     #[inline(never)]
     fn report_allocated(&self, address: *mut u8, bytes: usize) {
-        if let Ok(mut group) = emit::group(32) {
-            let pool = self.pool.number(group.arena());
-            let (address, bytes) = (address as u64, bytes as u64);
-            group.event_at(clock::ordered_ticks(), Event::Alloc { address, bytes, pool });
-        }
+        allocated(address as u64, bytes as u64, |arena| self.pool.number(arena));
     }
 
     #[inline(always)]
@@ -74,10 +71,23 @@ impl<A> ProfiledAllocator<A> {
     #[cold]
     #[inline(never)]
     fn report_freed(&self, address: *mut u8) {
-        if let Ok(mut group) = emit::group(24) {
-            let pool = self.pool.number(group.arena());
-            group.event_at(clock::ordered_ticks(), Event::Free { address: address as u64, pool });
-        }
+        freed(address as u64, |arena| self.pool.number(arena));
+    }
+}
+
+/// Records a block that a pool has given, which has a number in the log.
+pub(crate) fn allocated(address: u64, bytes: u64, pool: impl FnOnce(&Arena) -> u32) {
+    if let Ok(mut group) = emit::group(32) {
+        let pool = pool(group.arena());
+        group.event_at(clock::ordered_ticks(), Event::Alloc { address, bytes, pool });
+    }
+}
+
+/// Records a block that a pool is about to get back.
+pub(crate) fn freed(address: u64, pool: impl FnOnce(&Arena) -> u32) {
+    if let Ok(mut group) = emit::group(24) {
+        let pool = pool(group.arena());
+        group.event_at(clock::ordered_ticks(), Event::Free { address, pool });
     }
 }
 

@@ -63,17 +63,21 @@ impl Counter {
     #[cold]
     #[inline(never)]
     fn announce_enabled(&'static self) {
-        let generation = crate::thread::state().generation.get();
-        if generation != 0 && self.number.get(generation).is_some() {
-            return;
-        }
-        // A thread's first event announces its ring, and with it the arena.
-        let Ok(group) = emit::group(8) else { return };
-        let arena = group.arena();
-        self.number.or_define(arena, || {
-            let address = self.value.as_ptr() as u64;
-            let mut entry = EntryWords::new();
-            log::define(entry.counter(ValueType::Signed, address, self.name, self.unit), arena)
-        });
+        announce(&self.number, self.value.as_ptr() as u64, self.name, self.unit);
     }
+}
+
+/// Tells the collector where the number lies, once.
+pub(crate) fn announce(number: &CachedNumber, address: u64, name: &str, unit: &str) {
+    let generation = crate::thread::state().generation.get();
+    if generation != 0 && number.get(generation).is_some() {
+        return;
+    }
+    // A thread's first event announces its ring, and with it the arena.
+    let Ok(group) = emit::group(8) else { return };
+    let arena = group.arena();
+    number.or_define(arena, || {
+        let mut entry = EntryWords::new();
+        log::define(entry.counter(ValueType::Signed, address, name, unit), arena)
+    });
 }

@@ -1,5 +1,6 @@
 //! Frames: the beat of a program that repeats itself.
 
+use crate::arena::Arena;
 use crate::emit::{self, EmitRefusal, StaticString};
 use crate::fallback;
 use syscollect_zone_protocol::{Event, FramePhase};
@@ -44,31 +45,26 @@ impl FrameSet {
     #[cold]
     #[inline(never)]
     fn record(&'static self, phase: FramePhase) {
-        match emit::group(16) {
-            Ok(mut group) => {
-                let name = self.name.number(group.arena());
-                group.event(Event::Frame { set: name, phase });
-            }
-            Err(EmitRefusal::Fallback(_)) if phase != FramePhase::Begin => {
-                fallback::frame(self.name.text());
-            }
-            Err(_) => {}
+        record(phase, self.name.text(), |arena| self.name.number(arena));
+    }
+}
+
+/// Records it of the set of that name, which has a number in the log.
+pub(crate) fn record(phase: FramePhase, name: &str, number: impl FnOnce(&Arena) -> u32) {
+    match emit::group(16) {
+        Ok(mut group) => {
+            let set = number(group.arena());
+            group.event(Event::Frame { set, phase });
         }
+        Err(EmitRefusal::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(name),
+        Err(_) => {}
     }
 }
 
 /// One frame ends of a set whose name is known only now; the main set's name is empty.
 pub fn mark_dynamic(name: &str) {
-    if !crate::enabled() {
-        return;
-    }
-    match emit::group(16) {
-        Ok(mut group) => {
-            let set = emit::string(group.arena(), name);
-            group.event(Event::Frame { set, phase: FramePhase::Mark });
-        }
-        Err(EmitRefusal::Fallback(_)) => fallback::frame(name),
-        Err(_) => {}
+    if crate::enabled() {
+        record(FramePhase::Mark, name, |arena| emit::string(arena, name));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Markers: events with typed fields, of this thread or another, now or at another time.
 
-use crate::emit::{self, Group, Value};
+use crate::arena::Arena;
+use crate::emit::{self, Value};
 use crate::log::{self, CachedNumber};
 use syscollect_zone_protocol::log::{EntryWords, SchemaField};
 use syscollect_zone_protocol::{Event, FieldFormat, MarkerPhase, TextRole};
@@ -122,28 +123,10 @@ impl Schema {
         when: Option<When>,
         fields: &[FieldValue<'_>],
     ) {
-        let fields = &fields[..fields.len().min(MAX_FIELDS)];
-        let bytes: u64 = fields.iter().map(field_bytes).sum();
-        let Ok(mut group) = emit::group(32 + bytes) else { return };
-        let schema = self.number(&group);
-        group.event(match when {
-            None => Event::Marker { schema, phase },
-            Some(When { ticks, thread }) => {
-                Event::MarkerAt { schema, phase, at: ticks, tid: thread }
-            }
-        });
-        for (index, field) in fields.iter().enumerate() {
-            match field {
-                FieldValue::Text(text) => {
-                    group.text(TextRole::Field, index as u32, field_text(text));
-                }
-                FieldValue::Number(value) => group.value(index as u32, *value),
-            }
-        }
+        record(phase, when, fields, |arena| self.number(arena));
     }
 
-    fn number(&'static self, group: &Group) -> u32 {
-        let arena = group.arena();
+    fn number(&'static self, arena: &Arena) -> u32 {
         self.number.or_define(arena, || {
             let fields = &self.fields[..self.fields.len().min(MAX_FIELDS)];
             let fields = fields.iter().map(|field| SchemaField {
@@ -153,6 +136,31 @@ impl Schema {
             });
             log::define(EntryWords::new().schema(self.name, self.category, fields), arena)
         })
+    }
+}
+
+/// Records a marker of the schema that has a number in the log.
+pub(crate) fn record(
+    phase: MarkerPhase,
+    when: Option<When>,
+    fields: &[FieldValue<'_>],
+    schema: impl FnOnce(&Arena) -> u32,
+) {
+    let fields = &fields[..fields.len().min(MAX_FIELDS)];
+    let bytes: u64 = fields.iter().map(field_bytes).sum();
+    let Ok(mut group) = emit::group(32 + bytes) else { return };
+    let schema = schema(group.arena());
+    group.event(match when {
+        None => Event::Marker { schema, phase },
+        Some(When { ticks, thread }) => Event::MarkerAt { schema, phase, at: ticks, tid: thread },
+    });
+    for (index, field) in fields.iter().enumerate() {
+        match field {
+            FieldValue::Text(text) => {
+                group.text(TextRole::Field, index as u32, field_text(text));
+            }
+            FieldValue::Number(value) => group.value(index as u32, *value),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ fn static_enabled(text: &'static StaticString, color: u32) {
 
 #[cold]
 #[inline(never)]
-fn tag_enabled(text: &'static StaticString, number: u64) {
+pub(crate) fn tag_enabled(text: &StaticString, number: u64) {
     match emit::group(32) {
         Ok(mut group) => {
             let string = text.number(group.arena());

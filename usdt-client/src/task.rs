@@ -34,6 +34,12 @@ impl<'a> Task<'a> {
     pub fn new(name: &'a str) -> Self {
         Self { number: next_number(), name }
     }
+
+    /// The task of that number, which [`next_number`] gave.
+    #[cfg(feature = "c")]
+    pub(crate) fn numbered(number: u64, name: &'a str) -> Self {
+        Self { number, name }
+    }
 }
 
 /// A number that no other task or async zone of the process has.
@@ -86,9 +92,14 @@ impl AsyncZone {
         }
     }
 
+    /// Begins a zone; the caller has seen that somebody records.
     #[cold]
     #[inline(never)]
-    fn begin_enabled(place: &impl ZoneLocation, task: Option<&Task<'_>>, text: &str) -> Self {
+    pub(crate) fn begin_enabled(
+        place: &impl ZoneLocation,
+        task: Option<&Task<'_>>,
+        text: &str,
+    ) -> Self {
         let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else {
             return Self { number: 0 };
         };
@@ -110,6 +121,18 @@ impl AsyncZone {
         if !text.is_empty() {
             group.text(TextRole::AsyncText, 0, text);
         }
+        Self { number }
+    }
+
+    /// Gives the zone away as a number, 0 where it is not recorded.
+    #[cfg(feature = "c")]
+    pub(crate) fn into_number(self) -> u64 {
+        core::mem::ManuallyDrop::new(self).number
+    }
+
+    /// The zone that was given away as that number.
+    #[cfg(feature = "c")]
+    pub(crate) fn from_number(number: u64) -> Self {
         Self { number }
     }
 

@@ -261,7 +261,7 @@ impl Zone {
     #[inline]
     pub fn tag(&self, text: &'static StaticString, number: u64) {
         if self.is_active() {
-            tag_enabled(self.token, text, number);
+            set_tag(self.token, text, number);
         }
     }
 }
@@ -324,10 +324,13 @@ pub fn set_field_dynamic(token: ZoneToken, name: &str, value: Value) {
     }
 }
 
+/// Adds a counted tag to the zone of that token.
 #[cold]
 #[inline(never)]
-fn tag_enabled(token: ZoneToken, text: &'static StaticString, number: u64) {
-    annotate(token, 16, |group| group.tag(TextRole::ZoneText, text, number));
+pub(crate) fn set_tag(token: ZoneToken, text: &StaticString, number: u64) {
+    if token.is_active() && !cfg!(feature = "off") {
+        annotate(token, 16, |group| group.tag(TextRole::ZoneText, text, number));
+    }
 }
 
 /// Begins a zone that ends when the returned guard is dropped.

@@ -9,87 +9,26 @@ mod compiled;
 use syscollect_client as _;
 
 use common::shown;
-use compiled::{Language, arena_of, hide_from_recorders, library};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use tempfile::TempDir;
+use compiled::{Language, Recorded};
+use std::process::Command;
 
-impl Language {
-    /// Builds the example with more options; nothing if there is no compiler.
-    fn build(self, folder: &Path, options: &[&str], more: &[&str]) -> Option<PathBuf> {
-        let (compiler, language) = self.compiler()?;
-        let (standard, example): (&[&str], _) = match self {
-            Self::C => (&["-std=c11", "-D_POSIX_C_SOURCE=200809L"], "zones.c"),
-            Self::Cpp => (&["-std=c++11"], "zones.cpp"),
-        };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program = folder.join("zones");
-        let output = Command::new(&compiler)
-            .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
-            .arg(root.join("../include"))
-            .args(standard)
-            .args(language)
-            .args(options)
-            .arg(root.join("examples").join(example))
-            .args(more.iter().map(|file| root.join(file)))
-            .args(["-x", "none", "-o"])
-            .arg(&program)
-            .arg(library())
-            .args(["-lpthread", "-ldl", "-lm"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Some(program)
-    }
+/// Builds and runs the example as if it were recorded.
+fn recorded(language: Language) -> Option<Recorded> {
+    Recorded::run(language, &[], &[example(language)])
 }
 
-/// A program that believes that it is recorded, and has done its work.
-struct Recorded {
-    child: Child,
-    line: String,
-    _folder: TempDir,
-    _output: BufReader<ChildStdout>,
-}
-
-impl Recorded {
-    fn run(language: Language) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let program =
-            language.build(folder.path(), &["-Dmain=example_main"], &["tests/recorded.c"])?;
-        hide_from_recorders(&program);
-        let mut child =
-            Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        Some(Self { child, line, _folder: folder, _output: output })
-    }
-
-    /// What each of its threads has written, as a collector finds it.
-    fn scenarios(&self) -> Vec<Vec<String>> {
-        let mut drain = arena_of(&self.child);
-        (0..drain.rings())
-            .map(|ring| {
-                let items = drain.take(ring);
-                shown(&items, drain.log())
-            })
-            .collect()
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
+fn example(language: Language) -> &'static str {
+    match language {
+        Language::C => "examples/zones.c",
+        Language::Cpp => "examples/zones.cpp",
     }
 }
 
 #[test]
 fn a_c_program_tells_its_zones_messages_plots_and_frames() {
-    let Some(recorded) = Recorded::run(Language::C) else { return };
+    let Some(recorded) = recorded(Language::C) else { return };
     assert!(recorded.line.starts_with("3 frames, sum "), "{}", recorded.line);
-    let scenarios = recorded.scenarios();
+    let scenarios = recorded.scenarios(shown);
     assert_eq!(scenarios.len(), 1);
     // The first event is the thread's name, which is stated with every first event, too.
     let first = &scenarios[0][2..];
@@ -112,9 +51,9 @@ fn step(index: u32) -> [String; 3] {
 
 #[test]
 fn a_cpp_program_closes_its_zones_when_an_exception_leaves_them() {
-    let Some(recorded) = Recorded::run(Language::Cpp) else { return };
+    let Some(recorded) = recorded(Language::Cpp) else { return };
     assert!(recorded.line.starts_with("3 jobs, sum "), "{}", recorded.line);
-    let scenarios = recorded.scenarios();
+    let scenarios = recorded.scenarios(shown);
     assert_eq!(scenarios[0], ["attached 0", "begin main at 0", "end 0"]);
     let worker = &scenarios[1];
     assert_eq!(worker[..2], ["attached 0", "ThreadName \"worker of C++\""]);
@@ -138,7 +77,9 @@ fn a_cpp_program_closes_its_zones_when_an_exception_leaves_them() {
 fn without_a_collector_the_programs_open_nothing() {
     for language in [Language::C, Language::Cpp] {
         let folder = tempfile::tempdir().unwrap();
-        let Some(program) = language.build(folder.path(), &[], &[]) else { return };
+        let Some(program) = language.build(folder.path(), &[], &[example(language)]) else {
+            return;
+        };
         let output = Command::new(program).arg("2").output().unwrap();
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stdout).starts_with("2 "));
@@ -149,7 +90,9 @@ fn without_a_collector_the_programs_open_nothing() {
 fn with_the_marks_removed_the_programs_are_the_same() {
     for language in [Language::C, Language::Cpp] {
         let folder = tempfile::tempdir().unwrap();
-        let Some(program) = language.build(folder.path(), &["-DSYSCOLLECT_OFF"], &[]) else {
+        let Some(program) =
+            language.build(folder.path(), &["-DSYSCOLLECT_OFF"], &[example(language)])
+        else {
             return;
         };
         assert!(Command::new(&program).status().unwrap().success());

@@ -45,6 +45,7 @@ use syscollect_zone_protocol::{
     Attribute, GpuEvent, GpuZoneNumber, HostClock, MAX_DEVIATION, TextRole,
 };
 
+pub(crate) use query_ring::{QueryBooks, Slot};
 pub use query_ring::{QueryPair, QueryRing, QueryTimes};
 pub use syscollect_zone_protocol::GpuApi;
 
@@ -96,6 +97,16 @@ impl GpuZoneId {
     pub fn is_active(self) -> bool {
         !cfg!(feature = "off") && self.0 != 0
     }
+
+    /// For C: the id as a number.
+    pub const fn to_number(self) -> u32 {
+        self.0
+    }
+
+    /// For C: the id of that number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
 }
 
 /// A moment on a clock of the host.
@@ -119,19 +130,19 @@ pub struct GpuZoneDetails<'a> {
     /// 0xRRGGBB; 0 leaves it to the location.
     pub color: u32,
     /// A counted tag: "Frame 1234" is the text "Frame", which is sent once, and a number.
-    pub tag: Option<GpuZoneTag>,
+    pub tag: Option<GpuZoneTag<'a>>,
 }
 
 /// A text that occurs often and a number.
 #[derive(Clone, Copy)]
-pub struct GpuZoneTag {
+pub struct GpuZoneTag<'a> {
     /// The text.
-    pub text: &'static StaticString,
+    pub text: &'a StaticString,
     /// The number.
     pub number: u64,
 }
 
-impl fmt::Debug for GpuZoneTag {
+impl fmt::Debug for GpuZoneTag<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}", self.text.text(), self.number)
     }
@@ -228,11 +239,12 @@ impl GpuContext {
         self.write_begin(&mut group, location)
     }
 
+    /// Begins a zone; the caller has seen that somebody records.
     #[cold]
     #[inline(never)]
-    fn begin_detailed(
+    pub(crate) fn begin_detailed(
         &self,
-        location: &'static Location,
+        location: &impl ZoneLocation,
         details: &GpuZoneDetails<'_>,
     ) -> GpuZoneId {
         let GpuZoneDetails { name, text, color, tag } = *details;
@@ -258,8 +270,18 @@ impl GpuContext {
     #[cold]
     #[inline(never)]
     fn begin_stack_enabled(&self, location: &'static Location) -> GpuZoneId {
+        self.begin_stack_at(location, &Registers::here())
+    }
+
+    /// Begins a zone with the callers of the function that has these registers.
+    #[inline(never)]
+    pub(crate) fn begin_stack_at(
+        &self,
+        location: &impl ZoneLocation,
+        registers: &Registers,
+    ) -> GpuZoneId {
         let mut addresses = [0; MAX_ADDRESSES];
-        let stack = Stack::of_callers(&Registers::here(), &mut addresses);
+        let stack = Stack::of_callers(registers, &mut addresses);
         let bytes = 24 + emit::stack_bytes(stack.addresses().len());
         let Ok(mut group) = emit::group(bytes) else { return GpuZoneId::INACTIVE };
         let location = location.number(group.arena());
@@ -279,7 +301,7 @@ impl GpuContext {
 
     #[cold]
     #[inline(never)]
-    fn end_active(&self, zone: GpuZoneId) {
+    pub(crate) fn end_active(&self, zone: GpuZoneId) {
         self.write(|zone| GpuEvent::ZoneEnd { zone }, zone);
     }
 

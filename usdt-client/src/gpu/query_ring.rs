@@ -38,6 +38,12 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub struct QueryRing<T, const PAIRS: usize> {
     slots: [Slot<T>; PAIRS],
+    books: QueryBooks,
+}
+
+/// The books of a ring, wherever its slots lie: at least one, and always the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueryBooks {
     /// Pairs that were ever taken, and of these given back; both count on.
     taken: u64,
     given_back: u64,
@@ -46,7 +52,7 @@ pub struct QueryRing<T, const PAIRS: usize> {
 
 /// A pair's place.
 #[derive(Clone, Copy, Debug)]
-enum Slot<T> {
+pub(crate) enum Slot<T> {
     /// Nobody has it, or its values were read.
     Free,
     /// That zone's.
@@ -87,19 +93,12 @@ impl<T: Copy, const PAIRS: usize> QueryRing<T, PAIRS> {
     /// All pairs are free.
     pub fn new() -> Self {
         const { assert!(PAIRS > 0 && PAIRS <= (u32::MAX / 2) as usize) }
-        Self { slots: array::from_fn(|_| Slot::Free), taken: 0, given_back: 0, refused: 0 }
+        Self { slots: array::from_fn(|_| Slot::Free), books: QueryBooks::default() }
     }
 
     /// Takes a pair for the zone; `None`, counted, where the next was not read yet.
     pub fn take(&mut self, zone: T) -> Option<QueryPair> {
-        if self.outstanding() >= PAIRS {
-            self.refused += 1;
-            return None;
-        }
-        let place = Self::place(self.taken);
-        self.slots[place] = Slot::Taken(zone);
-        self.taken += 1;
-        Some(QueryPair(place as u32))
+        self.books.take(&mut self.slots, |_| zone)
     }
 
     /// Reads what is there, and tells of zones whose two values are. `read` is given queries and
@@ -109,19 +108,77 @@ impl<T: Copy, const PAIRS: usize> QueryRing<T, PAIRS> {
     pub fn resolve(
         &mut self,
         mut read: impl FnMut(Range<u32>, &mut [Option<u64>]),
+        tell: impl FnMut(T, QueryTimes),
+    ) {
+        self.books.resolve(&mut self.slots, |batch, values| read(batch.queries(), values), tell);
+    }
+
+    /// No value comes any more (the device is lost): tells of all zones whose values were not
+    /// read, and all pairs are free.
+    pub fn abandon(&mut self, tell: impl FnMut(T)) {
+        self.books.abandon(&mut self.slots, tell);
+    }
+
+    /// Zones that found no pair.
+    pub fn refused(&self) -> u64 {
+        self.books.refused()
+    }
+
+    /// Pairs from the oldest that was not read to the newest.
+    pub fn outstanding(&self) -> usize {
+        self.books.outstanding()
+    }
+}
+
+/// Pairs that are read at one time, one after the other in the pool.
+pub(crate) struct Batch<'a, T> {
+    first: u32,
+    /// What has them; some were read before.
+    pub(crate) slots: &'a [Slot<T>],
+}
+
+impl<T> Batch<'_, T> {
+    fn queries(&self) -> Range<u32> {
+        self.first * 2..(self.first + self.slots.len() as u32) * 2
+    }
+}
+
+impl QueryBooks {
+    /// Takes a pair for what is made of it; `None`, counted, where the next was not read yet.
+    pub(crate) fn take<T>(
+        &mut self,
+        slots: &mut [Slot<T>],
+        zone: impl FnOnce(QueryPair) -> T,
+    ) -> Option<QueryPair> {
+        if self.outstanding() >= slots.len() {
+            self.refused += 1;
+            return None;
+        }
+        let place = place(self.taken, slots);
+        let pair = QueryPair(place as u32);
+        slots[place] = Slot::Taken(zone(pair));
+        self.taken += 1;
+        Some(pair)
+    }
+
+    /// As [`QueryRing::resolve`].
+    pub(crate) fn resolve<T: Copy>(
+        &mut self,
+        slots: &mut [Slot<T>],
+        mut read: impl FnMut(Batch<'_, T>, &mut [Option<u64>]),
         mut tell: impl FnMut(T, QueryTimes),
     ) {
         let mut next = self.given_back;
         while next < self.taken {
-            let first = Self::place(next);
+            let first = place(next, slots);
             let left = (self.taken - next).min(BATCH as u64) as usize;
-            let pairs = left.min(PAIRS - first);
+            let pairs = left.min(slots.len() - first);
             let mut values = [None; BATCH * 2];
             let values = &mut values[..pairs * 2];
-            let begin = first as u32 * 2;
-            read(begin..begin + pairs as u32 * 2, values);
+            let batch = &mut slots[first..first + pairs];
+            read(Batch { first: first as u32, slots: batch }, values);
             let (times, _) = values.as_chunks::<2>();
-            for (slot, times) in self.slots[first..first + pairs].iter_mut().zip(times) {
+            for (slot, times) in batch.iter_mut().zip(times) {
                 if let (Slot::Taken(zone), [Some(began), Some(ended)]) = (*slot, *times) {
                     tell(zone, QueryTimes { began, ended });
                     *slot = Slot::Free;
@@ -132,14 +189,14 @@ impl<T: Copy, const PAIRS: usize> QueryRing<T, PAIRS> {
             }
             next += pairs as u64;
         }
-        self.give_back();
+        self.give_back(slots);
     }
 
-    /// No value comes any more (the device is lost): tells of all zones whose values were not
-    /// read, and all pairs are free.
-    pub fn abandon(&mut self, mut tell: impl FnMut(T)) {
+    /// As [`QueryRing::abandon`].
+    pub(crate) fn abandon<T>(&mut self, slots: &mut [Slot<T>], mut tell: impl FnMut(T)) {
         for number in self.given_back..self.taken {
-            let slot = &mut self.slots[Self::place(number)];
+            let place = place(number, slots);
+            let slot = &mut slots[place];
             if let Slot::Taken(zone) = core::mem::replace(slot, Slot::Free) {
                 tell(zone);
             }
@@ -147,28 +204,28 @@ impl<T: Copy, const PAIRS: usize> QueryRing<T, PAIRS> {
         self.given_back = self.taken;
     }
 
-    /// Zones that found no pair.
-    pub fn refused(&self) -> u64 {
+    /// As [`QueryRing::refused`].
+    pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Pairs from the oldest that was not read to the newest.
-    pub fn outstanding(&self) -> usize {
+    /// As [`QueryRing::outstanding`].
+    pub(crate) fn outstanding(&self) -> usize {
         (self.taken - self.given_back) as usize
     }
 
     /// Goes on to the oldest pair that was not read.
-    fn give_back(&mut self) {
+    fn give_back<T>(&mut self, slots: &[Slot<T>]) {
         while self.given_back < self.taken
-            && matches!(self.slots[Self::place(self.given_back)], Slot::Free)
+            && matches!(slots[place(self.given_back, slots)], Slot::Free)
         {
             self.given_back += 1;
         }
     }
+}
 
-    fn place(number: u64) -> usize {
-        (number % PAIRS as u64) as usize
-    }
+fn place<T>(number: u64, slots: &[Slot<T>]) -> usize {
+    (number % slots.len() as u64) as usize
 }
 
 impl<T: Copy, const PAIRS: usize> Default for QueryRing<T, PAIRS> {

@@ -16,6 +16,7 @@
 
 #[cfg(feature = "parking_lot")]
 pub mod parking_lot;
+mod report;
 mod std_lock;
 
 pub use std_lock::{
@@ -23,47 +24,13 @@ pub use std_lock::{
 };
 
 use crate::arena::Arena;
-use crate::emit;
 use crate::identity::Identity;
 use crate::location::{DynamicLocation, ZoneLocation};
-use crate::log::{self, CachedNumber};
-use crate::recording;
+use crate::log::CachedNumber;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering};
-use syscollect_zone_protocol::log::EntryWords;
-use syscollect_zone_protocol::{Event, LockAction};
 
-/// Whether a lock has readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LockKind {
-    /// One holder at a time.
-    Mutex,
-    /// Several readers or one writer.
-    Readers,
-}
-
-/// How a lock is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// By one.
-    Exclusive,
-    /// By several readers.
-    Shared,
-}
-
-impl Access {
-    fn wait(self) -> LockAction {
-        if self == Self::Shared { LockAction::WaitShared } else { LockAction::Wait }
-    }
-
-    fn obtain(self) -> LockAction {
-        if self == Self::Shared { LockAction::ObtainShared } else { LockAction::Obtain }
-    }
-
-    fn release(self) -> LockAction {
-        if self == Self::Shared { LockAction::ReleaseShared } else { LockAction::Release }
-    }
-}
+pub(crate) use self::report::{Access, LockKind, ReportedLock, announce};
 
 /// Reports one lock.
 #[derive(Debug)]
@@ -158,18 +125,11 @@ impl Reporter {
         alone: impl FnOnce(&dyn Fn()),
         place: &'static Location<'static>,
     ) -> Option<T> {
-        if !self.is_marked() {
-            // A thread's first event makes the arena, without which there is no recording to mark.
-            drop(emit::group(8));
-            if access == Access::Shared {
-                alone(&|| self.set_mark());
-            }
+        if !self.prepare() && access == Access::Shared {
+            alone(&|| self.set_mark());
         }
         let taken = attempt()?;
-        if access == Access::Exclusive && !self.is_marked() {
-            self.set_mark();
-        }
-        self.report(access.obtain(), Some(place));
+        self.obtained_at_once(access, Some(&Caller(place)));
         Some(taken)
     }
 
@@ -182,33 +142,15 @@ impl Reporter {
         took: fn(&T) -> bool,
         place: &'static Location<'static>,
     ) -> T {
-        let waiting = self.report(access.wait(), Some(place));
+        let place = Caller(place);
+        let waiting = self.wait(access, Some(&place));
         let result = block();
         if took(&result) {
-            self.obtained_after_wait(access, waiting, place);
-        } else if waiting {
-            self.write(LockAction::GiveUp, Some(place));
+            self.obtained_after_wait(access, waiting, Some(&place));
+        } else {
+            self.gave_up(waiting, Some(&place));
         }
         result
-    }
-
-    /// Somebody has the lock who had to wait; in between others may have removed the mark, or set
-    /// it.
-    fn obtained_after_wait(
-        &self,
-        access: Access,
-        waiting: bool,
-        place: &'static Location<'static>,
-    ) {
-        if waiting && !self.is_marked() {
-            if access == Access::Shared {
-                // Who else has it is not known.
-                self.write(LockAction::GiveUp, Some(place));
-                return;
-            }
-            self.set_mark();
-        }
-        self.report(access.obtain(), Some(place));
     }
 
     /// The holder is about to let go.
@@ -222,10 +164,9 @@ impl Reporter {
     #[cold]
     #[inline(never)]
     fn release_marked(&self, access: Access, place: Option<&'static Location<'static>>) {
-        if crate::enabled() {
-            self.report(access.release(), place);
-        } else {
-            self.mark.store(0, Ordering::Relaxed);
+        match place {
+            Some(place) => self.released(access, Some(&Caller(place))),
+            None => self.released(access, None),
         }
     }
 
@@ -233,66 +174,24 @@ impl Reporter {
     #[inline]
     fn obtained_again(&self, access: Access, place: &'static Location<'static>) {
         if crate::enabled() {
-            self.report(access.obtain(), Some(place));
+            self.report(access.obtain(), Some(&Caller(place)));
         } else {
             self.taken_quietly();
         }
     }
-
-    /// The lock was taken while nobody recorded.
-    #[inline]
-    fn taken_quietly(&self) {
-        if self.mark.load(Ordering::Relaxed) != 0 {
-            self.mark.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether all holders are known to the recording that runs now.
-    fn is_marked(&self) -> bool {
-        let mark = self.mark.load(Ordering::Relaxed);
-        mark != 0 && recording::is_of(mark, recording::now())
-    }
-
-    /// From now on all holders are known. The caller has the lock and nobody else.
-    fn set_mark(&self) {
-        self.mark.store(recording::now(), Ordering::Relaxed);
-    }
-
-    /// Writes the event if all holders are known, and says whether they are.
-    fn report(&self, action: LockAction, place: Option<&'static Location<'static>>) -> bool {
-        let is_reported = self.is_marked();
-        if is_reported {
-            self.write(action, place);
-        }
-        is_reported
-    }
-
-    /// Writes the event. One that is lost is counted, and the next tell what is the case.
-    fn write(&self, action: LockAction, place: Option<&'static Location<'static>>) {
-        let Ok(mut group) = emit::group(24) else { return };
-        let arena = group.arena();
-        let lock = self.number.0.or_define(arena, || self.announce(arena));
-        let location = place.map_or(0, |place| Caller(place).number(arena));
-        if matches!(action, LockAction::Obtain | LockAction::ObtainShared) {
-            after_the_lock();
-        }
-        group.event(Event::Lock { lock, action, location });
-    }
-
-    /// Enters the lock in the log. Locks of the same name and place are different locks.
-    #[cold]
-    fn announce(&self, arena: &Arena) -> u32 {
-        let made_at = self.made_at.map_or(0, |place| Caller(place).number(arena));
-        let is_shared = matches!(self.kind, LockKind::Readers);
-        log::append(EntryWords::new().lock(is_shared, made_at, self.name), arena)
-    }
 }
 
-/// Whoever obtains a lock must not be stamped before who released it: the
-/// counter could be read ahead while the lock's memory is still on its way.
-#[inline(always)]
-fn after_the_lock() {
-    crate::arch::load_fence();
+impl ReportedLock for Reporter {
+    fn mark(&self) -> &AtomicU64 {
+        &self.mark
+    }
+
+    fn number(&self, arena: &Arena) -> u32 {
+        self.number.0.or_define(arena, || {
+            let made_at = self.made_at.map_or(0, |place| Caller(place).number(arena));
+            announce(self.kind, self.name, made_at, arena)
+        })
+    }
 }
 
 /// The place of a call.

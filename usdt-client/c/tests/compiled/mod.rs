@@ -2,11 +2,13 @@
 // Each test program uses a part; helpers of tests fail as tests do.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use syscollect_usdt_client::testing::Drain;
 use syscollect_zone_protocol::arena::ARENA_NAME;
+use tempfile::TempDir;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Language {
@@ -28,6 +30,81 @@ impl Language {
             return None;
         }
         Some((compiler, language))
+    }
+}
+
+impl Language {
+    /// Builds a program of files of this crate; nothing if there is no compiler.
+    pub(crate) fn build(self, folder: &Path, options: &[&str], files: &[&str]) -> Option<PathBuf> {
+        let (compiler, language) = self.compiler()?;
+        let standard: &[&str] = match self {
+            Self::C => &["-std=c99", "-D_POSIX_C_SOURCE=200809L"],
+            Self::Cpp => &["-std=c++11"],
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = folder.join("program");
+        let output = Command::new(&compiler)
+            .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+            .arg(root.join("../include"))
+            .args(standard)
+            .args(language)
+            .args(options)
+            .args(files.iter().map(|file| root.join(file)))
+            .args(["-x", "none", "-o"])
+            .arg(&program)
+            .arg(library())
+            .args(["-lpthread", "-ldl", "-lm"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(program)
+    }
+}
+
+/// A program that believes that it is recorded, and has done its work.
+pub(crate) struct Recorded {
+    child: Child,
+    /// The first that it printed.
+    pub(crate) line: String,
+    _folder: TempDir,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Recorded {
+    /// Builds and runs a program whose main is in one of these files.
+    pub(crate) fn run(language: Language, options: &[&str], files: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = [&["-Dmain=example_main"], options].concat();
+        let program =
+            language.build(folder.path(), &options, &[files, &["tests/recorded.c"]].concat())?;
+        hide_from_recorders(&program);
+        let mut child =
+            Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        Some(Self { child, line, _folder: folder, _output: output })
+    }
+
+    /// What each of its threads has written, as a collector finds it.
+    pub(crate) fn scenarios(
+        &self,
+        shown: fn(&[Vec<u64>], &[u8]) -> Vec<String>,
+    ) -> Vec<Vec<String>> {
+        let mut drain = arena_of(&self.child);
+        (0..drain.rings())
+            .map(|ring| {
+                let items = drain.take(ring);
+                shown(&items, drain.log())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
     }
 }
 
