@@ -118,7 +118,7 @@ struct syscollect_schema {
 /* A value of a marker's field. Made by syscollect_unsigned and so on. */
 struct syscollect_value {
     uint32_t type;
-    uint64_t bits;
+    uint64_t bits; /* of a text its length */
     const char *text;
 };
 
@@ -385,7 +385,7 @@ static inline int syscollect_enabled(void) {
 #ifdef SYSCOLLECT_OFF
     return 0;
 #else
-    return __builtin_expect(*syscollect_semaphore != 0, 0);
+    return __builtin_expect(*syscollect_semaphore != 0, 0) != 0;
 #endif
 }
 
@@ -503,7 +503,12 @@ static inline struct syscollect_value syscollect_float(double number) {
 
 /* For markers alone. */
 static inline struct syscollect_value syscollect_text(const char *text) {
-    struct syscollect_value value = {SYSCOLLECT_TEXT, 0, text};
+    struct syscollect_value value = {SYSCOLLECT_TEXT, UINT64_MAX, text};
+    return value;
+}
+
+static inline struct syscollect_value syscollect_sized_text(const char *text, size_t length) {
+    struct syscollect_value value = {SYSCOLLECT_TEXT, length, text};
     return value;
 }
 
@@ -609,10 +614,9 @@ static inline void syscollect_free(const void *address, struct syscollect_pool *
  *         syscollect_lock_obtained(lock, access, waited, location); // or syscollect_lock_gave_up
  *     }
  *
- * and says syscollect_lock_release before it lets go. A lock is reported from when it was found free
- * once while somebody records. `location` is where in the source, or null. The struct must last as
- * long as the recorder may look at it: in a lock that comes and goes, nothing is left behind but its
- * name in the log, which is a few bytes for each. */
+ * and says syscollect_lock_release before it lets go. A lock is reported from when it was found
+ * free once while somebody records, so that all who have it are known. `location` is where in the source,
+ * or null. A lock that comes and goes leaves its name in the recording, a few bytes for each. */
 
 /* The lock was taken while nobody recorded. */
 static inline void syscollect_lock_taken(struct syscollect_lock *lock) {
@@ -712,8 +716,8 @@ static inline void syscollect_gpu_no_times(const struct syscollect_gpu_context *
     }
 }
 
-/* What the GPU's clock was, in its ticks, when a clock of the host (SYSCOLLECT_HOST_...) was `host`,
- * and how many nanoseconds the two readings may lie apart. At the beginning and once a second. */
+/* What the GPU's clock was, in its ticks, when a clock of the host (SYSCOLLECT_HOST_...) was
+ * `host`, and how many nanoseconds the two readings may lie apart. At the beginning and once a second. */
 static inline void syscollect_gpu_calibrate(const struct syscollect_gpu_context *context,
                                             uint32_t clock, uint64_t host, uint64_t gpu,
                                             uint64_t deviation) {
@@ -857,9 +861,9 @@ private:
 #define SYSCOLLECT_SCHEMA(name, category, fields)                                                  \
     {name, category, fields, (uint32_t)(sizeof(fields) / sizeof((fields)[0])), 0}
 
-/* Takes a lock and tells of it. `take_at_once` is an expression that is not 0 where it took the lock
- * without waiting, `take` a statement that waits for it. One that is shared is told from when it was
- * taken alone. */
+/* Takes a lock and tells of it. `take_at_once` is an expression that is not 0 where it took the
+ * lock without waiting, `take` a statement that waits for it. One that is shared is told from when
+ * it was taken alone. */
 #define SYSCOLLECT_LOCK_BY_(lock, access, location, take_at_once, take)                            \
     do {                                                                                           \
         if (!syscollect_enabled()) {                                                               \

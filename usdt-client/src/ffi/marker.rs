@@ -1,6 +1,6 @@
 //! Typed markers: `struct syscollect_schema`.
 
-use super::{text, value};
+use super::{sized_text, text, value};
 use crate::arena::Arena;
 use crate::log::{self, CachedNumber};
 use crate::marker::{self, FieldValue, MAX_FIELDS, When};
@@ -82,7 +82,7 @@ impl CSchema {
 ///
 /// # Safety
 /// The schema and its parts last as long as the program; there are so many values as `count` says,
-/// and their texts end with a zero.
+/// and their texts have their lengths or end with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_marker_recorded(
     schema: *const CSchema,
@@ -100,7 +100,9 @@ pub unsafe extern "C" fn syscollect_marker_recorded(
     for (field, given) in fields.iter_mut().zip(values) {
         *field = match given.kind {
             // SAFETY: as the caller says.
-            TEXT => FieldValue::Text(unsafe { text(given.text) }),
+            TEXT => FieldValue::Text(unsafe {
+                sized_text(given.text, usize::try_from(given.bits).unwrap_or(usize::MAX))
+            }),
             kind => FieldValue::Number(value(kind as u8, given.bits)),
         };
     }
