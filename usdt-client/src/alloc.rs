@@ -58,7 +58,7 @@ impl<A> ProfiledAllocator<A> {
     #[cold]
     #[inline(never)]
     fn report_allocated(&self, address: *mut u8, bytes: usize) {
-        allocated(address as u64, bytes as u64, |arena| self.pool.number(arena));
+        record_allocated(address as u64, bytes as u64, |arena| self.pool.number(arena));
     }
 
     #[inline(always)]
@@ -71,12 +71,30 @@ impl<A> ProfiledAllocator<A> {
     #[cold]
     #[inline(never)]
     fn report_freed(&self, address: *mut u8) {
-        freed(address as u64, |arena| self.pool.number(arena));
+        record_freed(address as u64, |arena| self.pool.number(arena));
+    }
+}
+
+/// Reports a block that the heap has given, where the heap is no [`GlobalAlloc`].
+#[inline(always)]
+pub fn allocated(address: *const u8, bytes: usize) {
+    if crate::enabled() && !address.is_null() {
+        record_allocated(address as u64, bytes as u64, |_| 0);
+    }
+}
+
+/// Reports a block that the heap is about to get back.
+#[inline(always)]
+pub fn freed(address: *const u8) {
+    if crate::enabled() && !address.is_null() {
+        record_freed(address as u64, |_| 0);
     }
 }
 
 /// Records a block that a pool has given, which has a number in the log.
-pub(crate) fn allocated(address: u64, bytes: u64, pool: impl FnOnce(&Arena) -> u32) {
+#[cold]
+#[inline(never)]
+pub(crate) fn record_allocated(address: u64, bytes: u64, pool: impl FnOnce(&Arena) -> u32) {
     if let Ok(mut group) = emit::group(32) {
         let pool = pool(group.arena());
         group.event_at(clock::ordered_ticks(), Event::Alloc { address, bytes, pool });
@@ -84,7 +102,9 @@ pub(crate) fn allocated(address: u64, bytes: u64, pool: impl FnOnce(&Arena) -> u
 }
 
 /// Records a block that a pool is about to get back.
-pub(crate) fn freed(address: u64, pool: impl FnOnce(&Arena) -> u32) {
+#[cold]
+#[inline(never)]
+pub(crate) fn record_freed(address: u64, pool: impl FnOnce(&Arena) -> u32) {
     if let Ok(mut group) = emit::group(24) {
         let pool = pool(group.arena());
         group.event_at(clock::ordered_ticks(), Event::Free { address, pool });

@@ -36,7 +36,9 @@ pub unsafe extern "C" fn syscollect_alloc_recorded(
 ) {
     if !address.is_null() {
         // SAFETY: as the caller says.
-        alloc::allocated(address as u64, bytes as u64, |arena| unsafe { number(pool, arena) });
+        alloc::record_allocated(address as u64, bytes as u64, |arena| unsafe {
+            number(pool, arena)
+        });
     }
 }
 
@@ -48,6 +50,6 @@ pub unsafe extern "C" fn syscollect_alloc_recorded(
 pub unsafe extern "C" fn syscollect_free_recorded(address: *const c_void, pool: *const CPool) {
     if !address.is_null() {
         // SAFETY: as the caller says.
-        alloc::freed(address as u64, |arena| unsafe { number(pool, arena) });
+        alloc::record_freed(address as u64, |arena| unsafe { number(pool, arena) });
     }
 }

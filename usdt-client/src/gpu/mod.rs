@@ -45,6 +45,7 @@ use syscollect_zone_protocol::{
     Attribute, GpuEvent, GpuZoneNumber, HostClock, MAX_DEVIATION, TextRole,
 };
 
+#[cfg(feature = "c")]
 pub(crate) use query_ring::{QueryBooks, Slot};
 pub use query_ring::{QueryPair, QueryRing, QueryTimes};
 pub use syscollect_zone_protocol::GpuApi;
