@@ -1,5 +1,5 @@
 //! What a hit of a probe costs with a counting uprobe attached: a 1-byte nop,
-//! as `sys/sdt.h` emits it, and the 5-byte nop of our own probe sites.
+//! as `sys/sdt.h` emits it, and a 5-byte nop.
 //!
 //! Needs root (or CAP_PERFMON). Prints nanoseconds per hit and hits per second.
 

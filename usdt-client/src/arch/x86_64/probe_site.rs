@@ -1,10 +1,12 @@
-//! The crate's own USDT probes: a 5-byte nop each, and a note that tells tools
+//! The crate's own USDT probes: a nop each, and a note that tells tools
 //! where it is, where its arguments are, and where its semaphore is.
 //!
 //! Each probe is a function that is never inlined, so that it is one site with
 //! fixed argument registers. The notes refer to the functions and thereby keep
-//! them where the linker drops unused sections. A 5-byte nop is what kernels
-//! from 6.18 on can replace by a call instead of a trap.
+//! them where the linker drops unused sections.
+//!
+//! A nop of one byte: one of five is what Linux 6.18 replaces by a call to a page that a forked
+//! child does not have, though it has the call, so that a child that comes by dies.
 
 #[cfg(not(feature = "off"))]
 use crate::semaphore::SEMAPHORE;
@@ -17,7 +19,7 @@ macro_rules! probe {
         // SAFETY: the code is one nop; everything else goes to other sections.
         unsafe {
             core::arch::asm!(
-                "990: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+                "990: nop",
                 ".pushsection .note.stapsdt, \"\", @note",
                 ".balign 4",
                 ".4byte 992f - 991f, 994f - 993f, 3",
