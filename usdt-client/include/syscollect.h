@@ -615,8 +615,8 @@ static inline void syscollect_free(const void *address, struct syscollect_pool *
  *     }
  *
  * and says syscollect_lock_release before it lets go. A lock is reported from when it was found
- * free once while somebody records, so that all who have it are known. `location` is where in the source,
- * or null. A lock that comes and goes leaves its name in the recording, a few bytes for each. */
+ * free once while somebody records, so that all who have it are known. `location` is where in the
+ * source, or null. A lock that comes and goes leaves its name in the recording, a few bytes for each. */
 
 /* The lock was taken while nobody recorded. */
 static inline void syscollect_lock_taken(struct syscollect_lock *lock) {
@@ -717,7 +717,8 @@ static inline void syscollect_gpu_no_times(const struct syscollect_gpu_context *
 }
 
 /* What the GPU's clock was, in its ticks, when a clock of the host (SYSCOLLECT_HOST_...) was
- * `host`, and how many nanoseconds the two readings may lie apart. At the beginning and once a second. */
+ * `host`, and how many nanoseconds the two readings may lie apart. At the beginning and once a
+ * second. */
 static inline void syscollect_gpu_calibrate(const struct syscollect_gpu_context *context,
                                             uint32_t clock, uint64_t host, uint64_t gpu,
                                             uint64_t deviation) {

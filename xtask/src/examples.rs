@@ -2,6 +2,7 @@
 //! builds them, recorded, and read back: counts of both sides are the same.
 
 pub(crate) mod gpu;
+mod cpp;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +24,7 @@ pub(crate) fn run(syscollect: Option<&Path>) -> Result<()> {
     let mut report = Report::default();
     report.step("Python", || python(syscollect));
     gpu::steps(&mut report, syscollect);
+    cpp::steps(&mut report, syscollect);
     report.finish("examples")
 }
 
@@ -42,17 +44,9 @@ fn python(syscollect: Option<&Path>) -> Result<Outcome> {
     let tests = ["-m", "unittest", "discover", "-s"];
     output_within(LIMIT, Command::new(&python).args(tests).arg(package.join("tests")))?;
 
-    let capture = folder.path().join("python.syscap");
-    let mut record = Command::new(&syscollect);
-    record.arg("record").arg("-o").arg(&capture).arg("--").arg(&python);
-    record.arg(package.join("examples/frames.py")).arg("100");
-    let printed = output_within(LIMIT, &mut record)?.stdout;
-    let printed = String::from_utf8_lossy(&printed);
-    let marked = printed.lines().find(|line| line.starts_with('{')).context("it marked nothing")?;
-    let marked: Value = serde_json::from_str(marked)?;
-
-    let report = output_of(Command::new(&syscollect).args(["report", "--json"]).arg(&capture))?;
-    let report: Value = serde_json::from_slice(&report.stdout)?;
+    let mut program = Command::new(&python);
+    program.arg(package.join("examples/frames.py")).arg("100");
+    let Recording { printed: marked, report } = record(&syscollect, &program, folder.path())?;
     let mut counted = Vec::new();
     for name in ZONES {
         let recorded = recorded(&report, name);
@@ -60,6 +54,28 @@ fn python(syscollect: Option<&Path>) -> Result<Outcome> {
         counted.push(format!("{name} {recorded}"));
     }
     Ok(Outcome::Passed(format!("marked and recorded: {}", counted.join(", "))))
+}
+
+/// What an example says that it has marked, and the report of its recording.
+struct Recording {
+    printed: Value,
+    report: Value,
+}
+
+/// Records a program that prints a line of JSON.
+fn record(syscollect: &Path, program: &Command, folder: &Path) -> Result<Recording> {
+    let capture = folder.join("example.syscap");
+    let mut record = Command::new(syscollect);
+    record.args(["record", "--force", "-o"]).arg(&capture).arg("--");
+    record.arg(program.get_program()).args(program.get_args());
+    let printed = output_within(LIMIT, &mut record)?.stdout;
+    let printed = String::from_utf8_lossy(&printed);
+    let line = printed.lines().find(|line| line.starts_with('{')).context("it marked nothing")?;
+    let report = output_of(Command::new(syscollect).args(["report", "--json"]).arg(&capture))?;
+    Ok(Recording {
+        printed: serde_json::from_str(line)?,
+        report: serde_json::from_slice(&report.stdout)?,
+    })
 }
 
 /// How many slices of that name the report has.

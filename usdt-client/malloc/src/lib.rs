@@ -5,9 +5,10 @@
 //! sudo syscollect record -- env LD_PRELOAD=/usr/lib/libsyscollect_malloc.so PROGRAM
 //! ```
 //!
-//! While nobody records, a call costs two loads and two branches more. Recording takes nothing from the heap, so it
-//! calls nothing here; where the C library does meanwhile, the block is given and the event counted
-//! as lost. What a thread frees after its last destructor is counted as lost, too.
+//! While nobody records, a call costs two loads and two branches more. Recording takes nothing from
+//! the heap, so it calls nothing here; where the C library does meanwhile, the block is given and
+//! the event counted as lost. What a thread frees after its last destructor is counted as lost,
+//! too.
 
 mod early;
 mod next;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process::{output_of, root};
 use crate::report::Outcome;
 
+use super::client::{self, ClientLibraries};
 use super::make;
 use super::program::{Program, starts};
 
@@ -34,8 +35,9 @@ pub(super) fn records(program: &Program) -> Result<Outcome> {
 /// else, the program runs with that folder as its root.
 pub(super) fn packages(program: &Program) -> Result<Outcome> {
     let folder = tempfile::tempdir().context("cannot create a folder")?;
-    let first = make(program, &folder.path().join("first"))?;
-    let again = make(program, &folder.path().join("again"))?;
+    let client = ClientLibraries::build()?;
+    let first = make(program, &client, &folder.path().join("first"))?;
+    let again = make(program, &client, &folder.path().join("again"))?;
     same(&first.archive, &again.archive)?;
 
     let unpacked = folder.path().join("unpacked");
@@ -97,6 +99,9 @@ fn installed(program: &Program, folder: &Path) -> Result<String> {
     for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"] {
         let file = share.join("doc/syscollect").join(name);
         ensure!(file.is_file(), "{} is missing", file.display());
+    }
+    if let Some(file) = client::missing(&folder.join("usr")) {
+        bail!("{} is missing", file.display());
     }
     // A capture of the tests shows that reading and exporting need nothing, either.
     let capture = root().join("tests/golden/gpu/fences_6_12.syscap");

@@ -1,7 +1,8 @@
 //! `cargo xtask dist`: the packages that a release offers, a tar.gz and a .deb.
 //!
 //! Both hold one static program (musl), so they run on any x86-64 Linux and depend on nothing, and
-//! with it its manual pages, completions, documents and licences. The .deb is made by dpkg-deb from
+//! with it its manual pages, completions, documents and licences, and the client for C and C++
+//! (which programs link that have glibc). The .deb is made by dpkg-deb from
 //! a folder and one control file: what cargo-deb would add, finding out dependencies, a static
 //! program has no use for, and it takes minutes to build.
 //!
@@ -9,6 +10,7 @@
 //! root, files are sorted, and no path of the machine is in the program.
 
 mod check;
+pub(crate) mod client;
 mod licenses;
 mod program;
 mod tree;
@@ -22,6 +24,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{output_of, root, words};
 use crate::report::{Outcome, Report};
 
+use self::client::ClientLibraries;
 use self::program::{Program, Purpose};
 use self::tree::Layout;
 
@@ -55,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let output = arguments.output.clone().unwrap_or_else(|| target().join("dist"));
     let program = Program::build(Purpose::Release)?;
-    let packages = make(&program, &output)?;
+    let packages = make(&program, &ClientLibraries::build()?, &output)?;
     println!("{}", sized(&packages.archive)?);
     match &packages.deb {
         Some(deb) => println!("{}", sized(deb)?),
@@ -83,20 +86,28 @@ pub(crate) fn steps(report: &mut Report) {
 }
 
 /// Makes both packages of a program.
-fn make(program: &Program, output: &Path) -> Result<Packages> {
+fn make(program: &Program, client: &ClientLibraries, output: &Path) -> Result<Packages> {
     fs::create_dir_all(output).with_context(|| format!("cannot create {}", output.display()))?;
     let name = format!("syscollect-{}-x86_64-linux", program.version);
     let time = commit_time()?;
     Ok(Packages {
-        archive: archive(program, output, &name, &time)?,
-        deb: deb(program, output, &time)?,
+        archive: archive(program, client, &output.join(format!("{name}.tar.gz")), &time)?,
+        deb: deb(program, client, output, &time)?,
     })
 }
 
-fn archive(program: &Program, output: &Path, name: &str, time: &str) -> Result<PathBuf> {
+/// Makes the archive, in which all lies in a folder of its name.
+fn archive(
+    program: &Program,
+    client: &ClientLibraries,
+    file: &Path,
+    time: &str,
+) -> Result<PathBuf> {
     let stage = stage_folder()?;
-    tree::fill(&stage.path().join(name), &Layout::ARCHIVE, program)?;
-    let file = output.join(format!("{name}.tar.gz"));
+    let name =
+        file.file_name().and_then(|name| name.to_str()).context("the archive has no name")?;
+    let name = name.trim_end_matches(".tar.gz");
+    tree::fill(&stage.path().join(name), &Layout::ARCHIVE, program, client)?;
     let mut tar = Command::new("tar")
         .args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
         .args(["--format=gnu", &format!("--mtime=@{time}"), name])
@@ -105,7 +116,7 @@ fn archive(program: &Program, output: &Path, name: &str, time: &str) -> Result<P
         .spawn()
         .context("cannot start tar")?;
     let packed = tar.stdout.take().context("tar has no output")?;
-    let to = fs::File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+    let to = fs::File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
     // -n: neither a name nor a time of its own.
     let mut gzip = Command::new("gzip");
     gzip.args(["-9", "-n"]).stdin(packed).stdout(to);
@@ -114,15 +125,20 @@ fn archive(program: &Program, output: &Path, name: &str, time: &str) -> Result<P
     if !zipped.success() || !tar.wait().context("tar is gone")?.success() {
         bail!("{} could not be packed", file.display());
     }
-    Ok(file)
+    Ok(file.to_path_buf())
 }
 
-fn deb(program: &Program, output: &Path, time: &str) -> Result<Option<PathBuf>> {
+fn deb(
+    program: &Program,
+    client: &ClientLibraries,
+    output: &Path,
+    time: &str,
+) -> Result<Option<PathBuf>> {
     if !program::starts("dpkg-deb") {
         return Ok(None);
     }
     let stage = stage_folder()?;
-    let installed = tree::fill(&stage.path().join("usr"), &Layout::DEBIAN, program)?;
+    let installed = tree::fill(&stage.path().join("usr"), &Layout::DEBIAN, program, client)?;
     tree::write(&stage.path().join("DEBIAN/control"), &control(program, installed))?;
     let file = output.join(format!("syscollect_{}_amd64.deb", program.version));
     output_of(

@@ -70,7 +70,7 @@ impl Program {
 
 /// Messages of panics name source files: those of the builder's home would make the program another
 /// one on each machine.
-fn without_paths() -> String {
+pub(super) fn without_paths() -> String {
     let home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::process::root;
 
+use super::client::ClientLibraries;
 use super::licenses;
 use super::program::Program;
 
@@ -32,14 +33,15 @@ const MANUAL: &str = "share/man/man1";
 const FLIGHT_SERVICE: &str = include_str!("syscollect-flight.service");
 
 /// Puts everything below `prefix`; returns how many bytes that is.
-pub(super) fn fill(prefix: &Path, layout: &Layout, program: &Program) -> Result<u64> {
-    let executable = prefix.join("bin/syscollect");
-    make_parents(&executable)?;
-    let size = fs::copy(&program.path, &executable)
-        .with_context(|| format!("cannot write {}", executable.display()))?;
-    set_mode(&executable, 0o755)?;
-
-    let mut files = Files { prefix, bytes: size };
+pub(super) fn fill(
+    prefix: &Path,
+    layout: &Layout,
+    program: &Program,
+    client: &ClientLibraries,
+) -> Result<u64> {
+    let executable = add_file(&program.path, &prefix.join("bin/syscollect"), 0o755)?;
+    let bytes = executable + client.install(prefix)?;
+    let mut files = Files { prefix, bytes };
     for page in pages(program)? {
         files.add(&format!("{MANUAL}/{}.1", page.name), &page.text)?;
     }
@@ -118,6 +120,15 @@ impl Files<'_> {
         self.bytes += text.len() as u64;
         write(&self.prefix.join(path), text)
     }
+}
+
+/// Copies a file, with the folders above it; returns how large it is.
+pub(super) fn add_file(from: &Path, to: &Path, mode: u32) -> Result<u64> {
+    make_parents(to)?;
+    let size = fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    set_mode(to, mode)?;
+    Ok(size)
 }
 
 /// Writes a file that all may read, with the folders above it.
