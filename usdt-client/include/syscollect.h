@@ -616,7 +616,8 @@ static inline void syscollect_free(const void *address, struct syscollect_pool *
  *
  * and says syscollect_lock_release before it lets go. A lock is reported from when it was found
  * free once while somebody records, so that all who have it are known. `location` is where in the
- * source, or null. A lock that comes and goes leaves its name in the recording, a few bytes for each. */
+ * source, or null. A lock that comes and goes leaves its name in the recording, which is a few
+ * bytes for each. */
 
 /* The lock was taken while nobody recorded. */
 static inline void syscollect_lock_taken(struct syscollect_lock *lock) {
