@@ -896,6 +896,37 @@ private:
         pthread_mutex_unlock(mutex);                                                               \
     } while (0)
 
+/* The same of a read-write lock of pthreads. */
+#define SYSCOLLECT_PTHREAD_RDLOCK(rwlock, lock)                                                    \
+    do {                                                                                           \
+        SYSCOLLECT_LOCATION(syscollect_location_of_lock, "", 0);                                   \
+        if (syscollect_enabled() && !syscollect_lock_is_known(lock) &&                             \
+            pthread_rwlock_trywrlock(rwlock) == 0) {                                               \
+            syscollect_lock_is_alone(lock);                                                        \
+            pthread_rwlock_unlock(rwlock);                                                         \
+        }                                                                                          \
+        SYSCOLLECT_LOCK_BY_(lock, SYSCOLLECT_SHARED, &syscollect_location_of_lock,                 \
+                            pthread_rwlock_tryrdlock(rwlock) == 0,                                 \
+                            (void)pthread_rwlock_rdlock(rwlock));                                  \
+    } while (0)
+#define SYSCOLLECT_PTHREAD_RDUNLOCK(rwlock, lock)                                                  \
+    do {                                                                                           \
+        syscollect_lock_release(lock, SYSCOLLECT_SHARED, NULL);                                    \
+        pthread_rwlock_unlock(rwlock);                                                             \
+    } while (0)
+#define SYSCOLLECT_PTHREAD_WRLOCK(rwlock, lock)                                                    \
+    do {                                                                                           \
+        SYSCOLLECT_LOCATION(syscollect_location_of_lock, "", 0);                                   \
+        SYSCOLLECT_LOCK_BY_(lock, SYSCOLLECT_EXCLUSIVE, &syscollect_location_of_lock,              \
+                            pthread_rwlock_trywrlock(rwlock) == 0,                                 \
+                            (void)pthread_rwlock_wrlock(rwlock));                                  \
+    } while (0)
+#define SYSCOLLECT_PTHREAD_WRUNLOCK(rwlock, lock)                                                  \
+    do {                                                                                           \
+        syscollect_lock_release(lock, SYSCOLLECT_EXCLUSIVE, NULL);                                 \
+        pthread_rwlock_unlock(rwlock);                                                             \
+    } while (0)
+
 /* Records a marker with values, which are not evaluated while nobody records:
  * SYSCOLLECT_MARK(&request, SYSCOLLECT_INSTANT, syscollect_text(url), syscollect_unsigned(512)). */
 #ifndef __cplusplus

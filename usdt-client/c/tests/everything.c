@@ -84,14 +84,12 @@ static void locks(void) {
     SYSCOLLECT_PTHREAD_UNLOCK(&mutex, &lock);
     pthread_join(thread, NULL);
 
-    if (!syscollect_lock_is_known(&readers) && pthread_rwlock_trywrlock(&rwlock) == 0) {
-        syscollect_lock_is_alone(&readers);
-        pthread_rwlock_unlock(&rwlock);
-    }
-    pthread_rwlock_rdlock(&rwlock);
-    syscollect_lock_obtained(&readers, SYSCOLLECT_SHARED, 0, &place);
-    syscollect_lock_release(&readers, SYSCOLLECT_SHARED, NULL);
-    pthread_rwlock_unlock(&rwlock);
+    SYSCOLLECT_PTHREAD_RDLOCK(&rwlock, &readers);
+    SYSCOLLECT_PTHREAD_RDLOCK(&rwlock, &readers);
+    SYSCOLLECT_PTHREAD_RDUNLOCK(&rwlock, &readers);
+    SYSCOLLECT_PTHREAD_RDUNLOCK(&rwlock, &readers);
+    SYSCOLLECT_PTHREAD_WRLOCK(&rwlock, &readers);
+    SYSCOLLECT_PTHREAD_WRUNLOCK(&rwlock, &readers);
     uint8_t waited = syscollect_lock_wait(&readers, SYSCOLLECT_EXCLUSIVE, NULL);
     syscollect_lock_gave_up(&readers, waited, NULL);
 }

@@ -84,7 +84,11 @@ const LOCKS: &[&str] = &[
     "queue Obtain",
     "queue Release",
     "scene ObtainShared",
+    "scene ObtainShared",
     "scene ReleaseShared",
+    "scene ReleaseShared",
+    "scene Obtain",
+    "scene Release",
     "scene Wait",
     "scene GiveUp",
 ];
