@@ -107,7 +107,7 @@ pub unsafe extern "C" fn syscollect_gpu_queries_init(
 /// Takes a pair of the pool for a zone; 0 where there is none.
 ///
 /// # Safety
-/// `queries` as for [`open`]; `begin` and `end` are null or may be written.
+/// `queries` as for `open`; `begin` and `end` are null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_gpu_queries_take(
     queries: *mut CQueries,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn syscollect_gpu_queries_take(
 /// Enters the program's own queries for a zone; 0 where there is no room.
 ///
 /// # Safety
-/// As for [`open`].
+/// As for `open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_gpu_queries_add(
     queries: *mut CQueries,
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn syscollect_gpu_queries_add(
 /// Reads what is there, tells the zones' times, and returns of how many.
 ///
 /// # Safety
-/// As for [`open`]; the context is null or memory of one; `read` may be called.
+/// As for `open`; the context is null or memory of one; `read` may be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_gpu_queries_resolve(
     queries: *mut CQueries,
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn syscollect_gpu_queries_resolve(
 /// No value comes any more: tells so of all zones, and gives all queries back.
 ///
 /// # Safety
-/// As for [`open`]; the context is null or memory of one.
+/// As for `open`; the context is null or memory of one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_gpu_queries_abandon(
     queries: *mut CQueries,
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn syscollect_gpu_queries_abandon(
 /// Zones that found no room.
 ///
 /// # Safety
-/// As for [`open`].
+/// As for `open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_gpu_queries_refused(queries: *mut CQueries) -> u64 {
     // SAFETY: as the caller says.
