@@ -131,7 +131,8 @@ struct PlotUnits {
 
 inline PlotUnits plot_units{};
 
-inline void ConfigurePlot(const char *name, PlotFormatType type) noexcept {
+inline void ConfigurePlot(const char *name, PlotFormatType type, bool = false, bool = true,
+                          uint32_t = 0) noexcept {
     constexpr const char *units[] = {"", "bytes", "%", "W"};
     const size_t index = static_cast<size_t>(type);
     if (name != nullptr && index > 0 && index < sizeof units / sizeof units[0]) {
@@ -154,10 +155,6 @@ inline void StartupProfiler() noexcept {}
 inline void ShutdownProfiler() noexcept {}
 
 } /* namespace tracy */
-
-#define TracyFunction __func__
-#define TracyFile __FILE__
-#define TracyLine __LINE__
 
 /* A zone in the variable, with and without a name, a colour and a stack. */
 #define ZoneNamedNC(variable, name, color, active)                                                 \
@@ -223,12 +220,21 @@ inline void ShutdownProfiler() noexcept {}
 #define LockableName(variable, text, size) ((void)(variable), (void)(text), (void)(size))
 
 #define TracyPlot(name, value) ::tracy::Plot(name, value)
-#define TracyPlotConfig(name, type, step, fill, color)                                             \
-    ((void)(step), (void)(fill), (void)(color), ::tracy::ConfigurePlot(name, type))
+#define TracyPlotConfig(...) ::tracy::ConfigurePlot(__VA_ARGS__)
 
 #endif /* __cplusplus */
 
 /* What C and C++ share. */
+
+#ifndef TracyFunction
+#define TracyFunction __func__
+#endif
+#ifndef TracyFile
+#define TracyFile __FILE__
+#endif
+#ifndef TracyLine
+#define TracyLine __LINE__
+#endif
 
 #ifdef __cplusplus
 #define SYSCOLLECT_TRACY_NULL_ nullptr
@@ -290,18 +296,23 @@ static inline void syscollect_tracy_free(const void *address, const char *name) 
 #define TracyMemoryDiscardS(name, depth) ((void)(name), (void)(depth))
 #define TracySecureMemoryDiscardS(name, depth) ((void)(name), (void)(depth))
 
-#define TracyParameterRegister(callback, data) ((void)(callback), (void)(data))
-#define TracyParameterSetup(index, name, is_bool, value)                                           \
-    ((void)(index), (void)(name), (void)(is_bool), (void)(value))
-#define TracySourceCallbackRegister(callback, data) ((void)(callback), (void)(data))
+/* Older and newer versions take more and fewer arguments; they are not evaluated. */
+#define TracyParameterRegister(...) (void)0
+#define TracyParameterSetup(...) (void)0
+#define TracySourceCallbackRegister(...) (void)0
 #define TracyFiberEnter(fiber) (void)(fiber)
 #define TracyFiberEnterHint(fiber, hint) ((void)(fiber), (void)(hint))
 #define TracyFiberLeave (void)0
 
-/* The names of C. */
+/* The names of C. Those that are statements there have their semicolons here, too. */
 
-typedef syscollect_zone TracyCZoneCtx;
+/* A zone; all zeros is none. */
+typedef struct syscollect_tracy_zone {
+    uint32_t id;
+    int32_t active;
+} TracyCZoneCtx;
 typedef struct syscollect_lock TracyCLockCtx;
+typedef struct syscollect_lock TracyCSharedLockCtx;
 
 enum TracyPlotFormatEnum {
     TracyPlotFormatNumber,
@@ -310,10 +321,34 @@ enum TracyPlotFormatEnum {
     TracyPlotFormatWatt
 };
 
+static inline TracyCZoneCtx syscollect_tracy_zone_of(syscollect_zone token) {
+    TracyCZoneCtx zone = {token, token != SYSCOLLECT_NO_ZONE};
+    return zone;
+}
+
+static inline syscollect_zone syscollect_tracy_token(TracyCZoneCtx zone) {
+    return zone.active ? zone.id : SYSCOLLECT_NO_ZONE;
+}
+
+/* Text or name of a zone, formatted. */
+static inline __attribute__((format(printf, 3, 4))) void
+syscollect_tracy_format(TracyCZoneCtx zone, void (*say)(syscollect_zone, const char *, size_t),
+                        const char *format, ...) {
+    if (zone.active) {
+        char text[1024];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        say(zone.id, text, SIZE_MAX);
+    }
+}
+
 #define SYSCOLLECT_TRACY_ZONE_(variable, name, color, active, begin)                               \
     static struct syscollect_location variable##_location_ = {name,     __func__, __FILE__,        \
                                                               __LINE__, color,    0};              \
-    TracyCZoneCtx variable = (active) ? begin(&variable##_location_) : SYSCOLLECT_NO_ZONE
+    TracyCZoneCtx variable = syscollect_tracy_zone_of(                                             \
+        (active) ? begin(&variable##_location_) : SYSCOLLECT_NO_ZONE);
 #define TracyCZoneNC(variable, name, color, active)                                                \
     SYSCOLLECT_TRACY_ZONE_(variable, name, color, active, syscollect_zone_begin)
 #define TracyCZone(variable, active) TracyCZoneNC(variable, "", 0, active)
@@ -325,12 +360,19 @@ enum TracyPlotFormatEnum {
 #define TracyCZoneNS(variable, name, depth, active) TracyCZoneNCS(variable, name, 0, depth, active)
 #define TracyCZoneCS(variable, color, depth, active)                                               \
     TracyCZoneNCS(variable, "", color, depth, active)
-#define TracyCZoneEnd(variable) syscollect_zone_end(variable)
-#define TracyCZoneText(variable, text, size) syscollect_zone_text(variable, text, size)
-#define TracyCZoneName(variable, name, size) syscollect_zone_name(variable, name, size)
-#define TracyCZoneColor(variable, color) syscollect_zone_color(variable, color)
+#define TracyCZoneEnd(variable) syscollect_zone_end(syscollect_tracy_token(variable));
+#define TracyCZoneText(variable, text, size)                                                       \
+    syscollect_zone_text(syscollect_tracy_token(variable), text, size);
+#define TracyCZoneTextF(variable, ...)                                                             \
+    syscollect_tracy_format(variable, syscollect_zone_text, __VA_ARGS__);
+#define TracyCZoneName(variable, name, size)                                                       \
+    syscollect_zone_name(syscollect_tracy_token(variable), name, size);
+#define TracyCZoneNameF(variable, ...)                                                             \
+    syscollect_tracy_format(variable, syscollect_zone_name, __VA_ARGS__);
+#define TracyCZoneColor(variable, color)                                                           \
+    syscollect_zone_color(syscollect_tracy_token(variable), color);
 #define TracyCZoneValue(variable, value)                                                           \
-    syscollect_zone_value(variable, syscollect_unsigned((uint64_t)(value)))
+    syscollect_zone_value(syscollect_tracy_token(variable), syscollect_unsigned((uint64_t)(value)));
 
 #define TracyCAlloc(address, size) TracyAlloc(address, size)
 #define TracyCFree(address) TracyFree(address)
@@ -348,10 +390,10 @@ enum TracyPlotFormatEnum {
 #define TracyCSecureFreeS(address, depth) TracyFreeS(address, depth)
 #define TracyCSecureAllocNS(address, size, depth, name) TracyAllocNS(address, size, depth, name)
 #define TracyCSecureFreeNS(address, depth, name) TracyFreeNS(address, depth, name)
-#define TracyCMemoryDiscard(name) (void)(name)
-#define TracyCSecureMemoryDiscard(name) (void)(name)
-#define TracyCMemoryDiscardS(name, depth) ((void)(name), (void)(depth))
-#define TracyCSecureMemoryDiscardS(name, depth) ((void)(name), (void)(depth))
+#define TracyCMemoryDiscard(name) (void)(name);
+#define TracyCSecureMemoryDiscard(name) (void)(name);
+#define TracyCMemoryDiscardS(name, depth) ((void)(name), (void)(depth));
+#define TracyCSecureMemoryDiscardS(name, depth) ((void)(name), (void)(depth));
 
 #define TracyCMessage(text, size) TracyMessage(text, size)
 #define TracyCMessageL(text) TracyMessageL(text)
@@ -361,59 +403,82 @@ enum TracyPlotFormatEnum {
 #define TracyCMessageLS(text, depth) TracyMessageLS(text, depth)
 #define TracyCMessageCS(text, size, color, depth) TracyMessageCS(text, size, color, depth)
 #define TracyCMessageLCS(text, color, depth) TracyMessageLCS(text, color, depth)
-#define TracyCAppInfo(text, size) TracyAppInfo(text, size)
-#define TracyCSetThreadName(name) syscollect_thread_name(name)
+#define TracyCAppInfo(text, size) TracyAppInfo(text, size);
+#define TracyCSetThreadName(name) syscollect_thread_name(name);
 #define TracyCIsConnected TracyIsConnected
 #define TracyCIsStarted TracyIsStarted
 
-#define TracyCFrameMark FrameMark
-#define TracyCFrameMarkNamed(name) FrameMarkNamed(name)
-#define TracyCFrameMarkStart(name) FrameMarkStart(name)
-#define TracyCFrameMarkEnd(name) FrameMarkEnd(name)
+#define TracyCFrameMark FrameMark;
+#define TracyCFrameMarkNamed(name) FrameMarkNamed(name);
+#define TracyCFrameMarkStart(name) FrameMarkStart(name);
+#define TracyCFrameMarkEnd(name) FrameMarkEnd(name);
 #define TracyCFrameImage(image, width, height, offset, flip)                                       \
-    FrameImage(image, width, height, offset, flip)
+    FrameImage(image, width, height, offset, flip);
 
 #define TracyCPlot(name, value)                                                                    \
-    syscollect_plot_dynamic(name, "", syscollect_float((double)(value)))
+    syscollect_plot_dynamic(name, "", syscollect_float((double)(value)));
 #define TracyCPlotF(name, value) TracyCPlot(name, value)
 #define TracyCPlotI(name, value)                                                                   \
-    syscollect_plot_dynamic(name, "", syscollect_signed((int64_t)(value)))
+    syscollect_plot_dynamic(name, "", syscollect_signed((int64_t)(value)));
 #define TracyCPlotConfig(name, type, step, fill, color)                                            \
-    ((void)(name), (void)(type), (void)(step), (void)(fill), (void)(color))
+    ((void)(name), (void)(type), (void)(step), (void)(fill), (void)(color));
 
-/* A lock of C is known to the recording from when it is obtained: its holder has it alone. */
-static inline void syscollect_tracy_lock_announce(struct syscollect_lock *lock) {
+/* A lock of C is known to the recording from when one thread has it alone. */
+static inline void syscollect_tracy_lock_announce(struct syscollect_lock *lock, uint8_t access) {
     memset(lock, 0, sizeof *lock);
+    lock->readers = access;
 }
 
-static inline void syscollect_tracy_lock_before(struct syscollect_lock *lock) {
+static inline void syscollect_tracy_lock_before(struct syscollect_lock *lock, uint8_t access) {
     if (syscollect_enabled() && syscollect_lock_is_known(lock)) {
-        (void)syscollect_lock_wait(lock, SYSCOLLECT_EXCLUSIVE, SYSCOLLECT_TRACY_NULL_);
+        (void)syscollect_lock_wait(lock, access, SYSCOLLECT_TRACY_NULL_);
     }
 }
 
-static inline void syscollect_tracy_lock_after(struct syscollect_lock *lock) {
+static inline void syscollect_tracy_lock_after(struct syscollect_lock *lock, uint8_t access) {
     if (!syscollect_enabled()) {
         syscollect_lock_taken(lock);
         return;
     }
-    if (!syscollect_lock_is_known(lock)) {
+    if (!syscollect_lock_is_known(lock) && access == SYSCOLLECT_EXCLUSIVE) {
         syscollect_lock_is_alone(lock);
     }
-    syscollect_lock_obtained(lock, SYSCOLLECT_EXCLUSIVE, 1, SYSCOLLECT_TRACY_NULL_);
+    syscollect_lock_obtained(lock, access, 1, SYSCOLLECT_TRACY_NULL_);
 }
 
-#define TracyCLockAnnounce(lock) syscollect_tracy_lock_announce(&(lock))
-#define TracyCLockTerminate(lock) (void)(lock)
-#define TracyCLockBeforeLock(lock) syscollect_tracy_lock_before(&(lock))
-#define TracyCLockAfterLock(lock) syscollect_tracy_lock_after(&(lock))
-#define TracyCLockAfterTryLock(lock, acquired)                                                     \
-    ((acquired) ? syscollect_tracy_lock_after(&(lock)) : (void)0)
-#define TracyCLockAfterUnlock(lock)                                                                \
-    syscollect_lock_release(&(lock), SYSCOLLECT_EXCLUSIVE, SYSCOLLECT_TRACY_NULL_)
-#define TracyCLockMark(lock) (void)(lock)
-#define TracyCLockCustomName(lock, text, size) ((void)(lock), (void)(text), (void)(size))
+static inline void syscollect_tracy_lock_unlocked(struct syscollect_lock *lock, uint8_t access) {
+    syscollect_lock_release(lock, access, SYSCOLLECT_TRACY_NULL_);
+}
 
+#define TracyCLockAnnounce(lock) syscollect_tracy_lock_announce(&(lock), SYSCOLLECT_EXCLUSIVE);
+#define TracyCLockTerminate(lock) (void)(lock);
+#define TracyCLockBeforeLock(lock) syscollect_tracy_lock_before(&(lock), SYSCOLLECT_EXCLUSIVE);
+#define TracyCLockAfterLock(lock) syscollect_tracy_lock_after(&(lock), SYSCOLLECT_EXCLUSIVE);
+#define TracyCLockAfterUnlock(lock) syscollect_tracy_lock_unlocked(&(lock), SYSCOLLECT_EXCLUSIVE);
+#define TracyCLockAfterTryLock(lock, acquired)                                                     \
+    (acquired) ? syscollect_tracy_lock_after(&(lock), SYSCOLLECT_EXCLUSIVE) : (void)0;
+#define TracyCLockMark(lock) (void)(lock);
+#define TracyCLockCustomName(lock, text, size) ((void)(lock), (void)(text), (void)(size));
+
+#define TracyCSharedLockAnnounce(lock) syscollect_tracy_lock_announce(&(lock), SYSCOLLECT_SHARED);
+#define TracyCSharedLockTerminate(lock) (void)(lock);
+#define TracyCSharedLockBeforeLock(lock) TracyCLockBeforeLock(lock)
+#define TracyCSharedLockAfterLock(lock) TracyCLockAfterLock(lock)
+#define TracyCSharedLockAfterUnlock(lock) TracyCLockAfterUnlock(lock)
+#define TracyCSharedLockAfterTryLock(lock, acquired) TracyCLockAfterTryLock(lock, acquired)
+#define TracyCSharedLockBeforeSharedLock(lock)                                                     \
+    syscollect_tracy_lock_before(&(lock), SYSCOLLECT_SHARED);
+#define TracyCSharedLockAfterSharedLock(lock)                                                      \
+    syscollect_tracy_lock_after(&(lock), SYSCOLLECT_SHARED);
+#define TracyCSharedLockAfterSharedUnlock(lock)                                                    \
+    syscollect_tracy_lock_unlocked(&(lock), SYSCOLLECT_SHARED);
+#define TracyCSharedLockAfterTrySharedLock(lock, acquired)                                         \
+    (acquired) ? syscollect_tracy_lock_after(&(lock), SYSCOLLECT_SHARED) : (void)0;
+#define TracyCSharedLockMark(lock) (void)(lock);
+#define TracyCSharedLockCustomName(lock, text, size) ((void)(lock), (void)(text), (void)(size));
+
+#define TracyCBeginSamplingProfiling() 0
+#define TracyCEndSamplingProfiling() (void)0
 #define TracyCFiberEnter(fiber) TracyFiberEnter(fiber)
 #define TracyCFiberLeave TracyFiberLeave
 

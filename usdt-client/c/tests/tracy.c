@@ -4,10 +4,14 @@
 #include <stdio.h>
 
 static TracyCLockCtx lock;
+static TracyCSharedLockCtx scene;
 
 static void draw(int number) {
-    TracyCZoneNC(zone, "draw", 0xff0000, 1);
-    TracyCZoneText(zone, "text", 4);
+    TracyCZoneCtx none = {0};
+    TracyCZoneNC(zone, "draw", 0xff0000, 1)
+    TracyCZoneEnd(none)
+    TracyCZoneText(zone, "text", 4)
+    TracyCZoneNameF(zone, "number %d", number)
     TracyCZoneValue(zone, number);
     TracyCZone(inner, number > 0);
     TracyCZoneName(inner, "renamed", 7);
@@ -35,6 +39,14 @@ int main(void) {
     TracyCLockAfterUnlock(lock);
     TracyCLockAfterTryLock(lock, 0);
     TracyCLockTerminate(lock);
+    TracyCSharedLockAnnounce(scene);
+    TracyCSharedLockBeforeLock(scene);
+    TracyCSharedLockAfterLock(scene);
+    TracyCSharedLockAfterUnlock(scene);
+    TracyCSharedLockBeforeSharedLock(scene);
+    TracyCSharedLockAfterSharedLock(scene);
+    TracyCSharedLockAfterSharedUnlock(scene);
+    TracyCSharedLockTerminate(scene);
     TracyCFrameMark;
     TracyCFrameMarkNamed("named");
     TracyCFrameImage(block, 1, 1, 0, 0);
