@@ -328,15 +328,16 @@ fn the_headers_have_no_warnings_with_any_compiler_and_standard() {
         (&["-x", "c++", "-std=c++17", "-Wshadow"], "tests/tracy.cpp"),
     ];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for compiler in ["gcc", "clang"] {
+    let (on, off) = ("-USYSCOLLECT_OFF", "-DSYSCOLLECT_OFF");
+    for (compiler, all_marks) in [("gcc", &[on, off][..]), ("clang", &[on])] {
         if Command::new(compiler).arg("--version").output().is_err() {
             println!("skipped: {compiler} is not there");
             continue;
         }
         for (options, file) in programs {
-            for marks in ["-USYSCOLLECT_OFF", "-DSYSCOLLECT_OFF"] {
+            for marks in all_marks {
                 let output = Command::new(compiler)
-                    .args(["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", marks])
+                    .args(["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *marks])
                     .args(["-D_POSIX_C_SOURCE=200809L", "-O1"])
                     .args(options)
                     .arg("-I")
@@ -347,6 +348,43 @@ fn the_headers_have_no_warnings_with_any_compiler_and_standard() {
                 let said = String::from_utf8_lossy(&output.stderr);
                 assert!(output.status.success(), "{compiler} {options:?} {file} {marks}: {said}");
             }
+        }
+    }
+}
+
+#[test]
+fn sanitizers_of_c_find_nothing() {
+    let (c, cpp) = (&["-Dmain=example_main"][..], &["-Dmain=example_main", "-std=c++17"][..]);
+    for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
+        let folder = tempfile::tempdir().unwrap();
+        let probe = folder.path().join("probe.c");
+        std::fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
+        let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+        compiler.arg(sanitizer).arg(&probe).arg("-o").arg(folder.path().join("probe"));
+        if !compiler.output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: the compiler has no {sanitizer}");
+            continue;
+        }
+        for (language, options, file) in [
+            (Language::C, c, "tests/everything.c"),
+            (Language::C, c, "tests/tracy.c"),
+            (Language::Cpp, cpp, "tests/scopes.cpp"),
+            (Language::Cpp, cpp, "tests/tracy.cpp"),
+        ] {
+            let options = [options, &[sanitizer, "-g"]].concat();
+            let files = [file, "tests/recorded.c"];
+            let Some(program) = language.build(folder.path(), &options, &files) else { return };
+            compiled::hide_from_recorders(&program);
+            // One of them asks for more than there is, and wants null.
+            let output = Command::new(program)
+                .env("ASAN_OPTIONS", "allocator_may_return_null=1")
+                .env("TSAN_OPTIONS", "allocator_may_return_null=1")
+                .stdin(std::process::Stdio::null())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let well = output.status.success() && !said.contains("runtime error");
+            assert!(well, "{sanitizer} {file}: {said}");
         }
     }
 }
