@@ -1,8 +1,8 @@
 //! `cargo xtask examples`: programs of other languages that mark what they do, built as a new user
 //! builds them, recorded, and read back: counts of both sides are the same.
 
-pub(crate) mod gpu;
 mod cpp;
+pub(crate) mod gpu;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
