@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, LaneKind, LossOrigin, RefusedTable, SessionInfo};
+use syscollect_model::{ClockSource, LaneKind, LossOrigin, RefusedTable, SessionInfo, Ticks};
 use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
 use syscollect_symbolize::PinnedFiles;
 
@@ -28,7 +28,7 @@ use crate::readings::Readings;
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::stage::Flush;
-use crate::tee::Tee;
+use crate::tee::{Rounds, Tee};
 use crate::unwind::{RefusedTables, StacksInMemory};
 
 pub(crate) use file_change::{FileStart, RotationLimits};
@@ -40,6 +40,8 @@ pub(crate) use start::Children;
 const READING_INTERVAL: Duration = Duration::from_millis(100);
 /// A lane of 2 MiB takes some 80 ms to fill at a million events a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(40);
+/// The same while somebody waits for what happens now.
+const LONGEST_SLEEP_PROMPT: Duration = Duration::from_millis(20);
 /// The programs are made to forget which stacks they sent no more often than this, for all that is
 /// still needed is walked and sent again then.
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
@@ -75,8 +77,6 @@ pub(crate) struct Collector {
     pub(crate) file: FileStart,
     /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
     attached: Instant,
-    /// How long records wait for company.
-    flush: Flush,
     /// How many notes the sources had when these were collected last.
     notes: usize,
 }
@@ -203,7 +203,6 @@ impl Collector {
     }
 
     fn new(sources: Vec<Box<dyn Source>>, clock_source: ClockSource, output: Output) -> Self {
-        let flush = output.sink.tee().map_or(Flush::USUAL, Tee::flush);
         Self {
             sources,
             clock_source,
@@ -220,7 +219,6 @@ impl Collector {
             periodic_work_at: None,
             file: FileStart::of_the_first(),
             attached: Instant::now(),
-            flush,
             notes: 0,
         }
     }
@@ -248,13 +246,16 @@ impl Collector {
     /// Collects until told to stop.
     pub(crate) fn run(mut self) -> EndedRecording {
         go_first();
-        let mut pace = SleepPace::new(self.flush);
-        let mut rounds = self.output.sink.tee().map(Tee::rounds);
+        let mut pace = SleepPace::new();
+        let mut rounds = Rounds::default();
         while !self.output.shared.stop.load(Ordering::Acquire) {
-            let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
-            pace.emptied(began, self.drain(self.flush));
-            if let Some(rounds) = &mut rounds
-                && let Some(ticks) = rounds.emptied(began, ticks, Instant::now())
+            let flush = self.flush();
+            let (began, ticks) = (Instant::now(), self.ticks_of_round(flush));
+            let fullest = self.drain(flush);
+            pace.emptied(began, fullest, longest_sleep(flush));
+            if let Some(tee) = self.output.sink.tee()
+                && let Some(ticks) =
+                    rounds.emptied(began, ticks, Instant::now(), tee.longest_way(flush))
             {
                 self.output.sink.nothing_before(ticks);
             }
@@ -269,6 +270,22 @@ impl Collector {
         self.end()
     }
 
+    /// How long records may wait for company now.
+    fn flush(&self) -> Flush {
+        self.output.sink.tee().map_or(Flush::USUAL, Tee::flush)
+    }
+
+    /// When a round begins. Where somebody looks at what happens, the time of that is known.
+    fn ticks_of_round(&mut self, flush: Flush) -> Ticks {
+        let Self { machine, output, clock_source, .. } = self;
+        match machine {
+            Some(machine) if flush == Flush::PROMPT => {
+                machine.readings.read_clocks_soon(&mut |chunk| output.push(chunk))
+            }
+            _ => ticks_now(*clock_source),
+        }
+    }
+
     fn is_periodic_work_due(&self) -> bool {
         self.periodic_work_at.is_none_or(|at| at.elapsed() >= READING_INTERVAL)
     }
@@ -276,7 +293,7 @@ impl Collector {
     /// Reads clocks and counters, notes losses, and has stacks sent anew, from the first event on.
     fn do_periodic_work(&mut self) {
         self.periodic_work_at = Some(Instant::now());
-        self.read_machine(self.flush);
+        self.read_machine(self.flush());
         self.note_losses();
         self.ask_for_lost_stacks();
         self.ask_for_new_stacks();
@@ -483,32 +500,30 @@ struct SleepPace {
     sleep: Duration,
     /// How much later than asked it came; what was seen once is expected again for a while.
     late: Duration,
-    longest: Duration,
+}
+
+/// How long the collector sleeps at most: who waits for what happens now does not wait for it.
+fn longest_sleep(flush: Flush) -> Duration {
+    flush.longest_wait().clamp(LONGEST_SLEEP_PROMPT, LONGEST_SLEEP)
 }
 
 impl SleepPace {
-    fn new(flush: Flush) -> Self {
-        Self {
-            last: Instant::now(),
-            sleep: SHORTEST_SLEEP,
-            late: Duration::ZERO,
-            // Who waits for what happens now does not wait for this.
-            longest: LONGEST_SLEEP.min(flush.longest_wait()),
-        }
+    fn new() -> Self {
+        Self { last: Instant::now(), sleep: SHORTEST_SLEEP, late: Duration::ZERO }
     }
 
     /// The lanes were emptied, beginning `at` that time, when the fullest was `fullest`, 0 to 1.
-    fn emptied(&mut self, at: Instant, fullest: f64) {
+    fn emptied(&mut self, at: Instant, fullest: f64, longest: Duration) {
         let passed = at.duration_since(std::mem::replace(&mut self.last, at));
-        self.next(passed, fullest);
+        self.next(passed, fullest, longest);
     }
 
     /// The next sleep, when the lanes were looked at again after `passed`.
-    fn next(&mut self, passed: Duration, fullest: f64) -> Duration {
+    fn next(&mut self, passed: Duration, fullest: f64, longest: Duration) -> Duration {
         let late = passed.saturating_sub(self.sleep).min(LONGEST_LATENESS);
         self.late = late.max(self.late.mul_f64(0.9));
         let until_wanted = passed.min(LONGEST_LATENESS).mul_f64(WANTED_FILL / fullest.max(0.001));
-        let longest = self.longest.min(2 * self.sleep);
+        let longest = longest.min(2 * self.sleep);
         self.sleep = until_wanted.saturating_sub(self.late).min(longest).max(SHORTEST_SLEEP);
         self.sleep
     }
@@ -522,30 +537,38 @@ mod tests {
         Duration::from_millis(count)
     }
 
+    fn pace(sleep: u64) -> SleepPace {
+        SleepPace { sleep: ms(sleep), ..SleepPace::new() }
+    }
+
     fn after(fullest: f64) -> Duration {
-        SleepPace { sleep: ms(20), ..SleepPace::new(Flush::USUAL) }.next(ms(20), fullest)
+        pace(20).next(ms(20), fullest, LONGEST_SLEEP)
     }
 
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
         assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
         assert_eq!(after(0.0), LONGEST_SLEEP);
-        assert_eq!(
-            SleepPace { sleep: ms(1), ..SleepPace::new(Flush::USUAL) }.next(ms(1), 1.0),
-            SHORTEST_SLEEP
-        );
+        assert_eq!(pace(1).next(ms(1), 1.0, LONGEST_SLEEP), SHORTEST_SLEEP);
+    }
+
+    #[test]
+    fn who_looks_at_what_happens_does_not_wait_for_a_long_sleep() {
+        let flushes = [Flush::PROMPT, Flush::WATCHED, Flush::UNSEEN, Flush::USUAL];
+        assert_eq!(flushes.map(longest_sleep), [20, 20, 40, 40].map(ms));
+        assert_eq!(pace(20).next(ms(20), 0.0, ms(20)), ms(20));
     }
 
     #[test]
     fn who_comes_late_sleeps_less_but_not_when_nothing_happens() {
-        let mut pace = SleepPace { sleep: ms(20), ..SleepPace::new(Flush::USUAL) };
+        let mut pace = pace(20);
         // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as
         // wanted.
-        assert_eq!(pace.next(ms(60), 0.5), SHORTEST_SLEEP);
+        assert_eq!(pace.next(ms(60), 0.5, LONGEST_SLEEP), SHORTEST_SLEEP);
         // Being in time once does not mean that it will be again.
-        assert_eq!(pace.next(ms(1), 0.01), SHORTEST_SLEEP);
+        assert_eq!(pace.next(ms(1), 0.01, LONGEST_SLEEP), SHORTEST_SLEEP);
         for _ in 0..100 {
-            pace.next(pace.sleep, 0.0);
+            pace.next(pace.sleep, 0.0, LONGEST_SLEEP);
         }
         assert_eq!(pace.sleep, LONGEST_SLEEP);
     }

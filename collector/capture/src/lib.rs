@@ -101,12 +101,12 @@ pub use files::{EndedFile, RecordingFiles, Rotation};
 pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};
 pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
-pub use priority::{RaisedSession, restore_session};
+pub use priority::{RaisedSession, go_before_most, restore_session};
 pub use recorded::Recorded;
 pub use recording::{Progress, Recording};
 pub use snapshots::{Held, SnapshotOrder, SnapshotTaker, TakenSnapshot};
 pub use support::{Capability, Machine, support};
-pub use tee::{Tee, Teed, Watched};
+pub use tee::{Tee, Teed, WatchDemand, Watched};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use unwind::{StackCopy, StacksInMemory};

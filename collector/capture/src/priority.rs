@@ -69,7 +69,7 @@ fn set_policy(thread: libc::pid_t, policy: libc::c_int, priority: libc::c_int) -
 
 /// As much of a CPU as a thread of the ordinary class can have: for work that must keep up with the
 /// lanes, but that may wait for the disk.
-pub(crate) fn go_before_most() {
+pub fn go_before_most() {
     // SAFETY: the own thread's priority; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
 }

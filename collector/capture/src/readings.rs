@@ -1,8 +1,9 @@
 //! What the collector itself reads every 100 ms: all clocks, and the counters.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockPair, ClockSource, Lane, LaneKind};
+use syscollect_model::{ClockPair, ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::{ClockRecord, CounterRecord};
 use syscollect_store::{Chunk, CounterDefinition};
 
@@ -10,11 +11,16 @@ use crate::clock::{clock_record, read_clocks, ticks_now};
 use crate::counters::Counters;
 use crate::stage::{Flush, Stage};
 
+/// How often clocks are read where somebody looks at what happens: times are certain up to the last
+/// reading.
+const PROMPT_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The collector's own two lanes.
 pub(crate) struct Readings {
     source: ClockSource,
     first: ClockPair,
     last: ClockPair,
+    last_at: Instant,
     clock: Stage,
     counters: Counters,
     counter: Stage,
@@ -30,6 +36,7 @@ impl Readings {
             source,
             first,
             last: first,
+            last_at: Instant::now(),
             clock,
             counters: Counters::open(Path::new("/"), cpus),
             counter: Stage::new(Lane::new(LaneKind::Counter, 0), CounterRecord::SIZE),
@@ -41,10 +48,25 @@ impl Readings {
         self.counters.definitions()
     }
 
+    /// Reads the clocks, if it is some time since they were, and passes that on: the ticks of now.
+    pub(crate) fn read_clocks_soon(&mut self, sink: &mut dyn FnMut(Chunk)) -> Ticks {
+        if self.last_at.elapsed() < PROMPT_INTERVAL {
+            return ticks_now(self.source);
+        }
+        self.read_clocks();
+        self.clock.flush(self.last.ticks, |_| 0, sink);
+        self.last.ticks
+    }
+
+    fn read_clocks(&mut self) {
+        self.last = read_clocks(self.source);
+        self.last_at = Instant::now();
+        self.clock.data().extend_from_slice(clock_record(&self.last).as_bytes());
+    }
+
     /// Reads everything once.
     pub(crate) fn read(&mut self) {
-        self.last = read_clocks(self.source);
-        self.clock.data().extend_from_slice(clock_record(&self.last).as_bytes());
+        self.read_clocks();
         let data = self.counter.data();
         let (ticks, nanoseconds) = (self.last.ticks.0, self.last.monotonic);
         self.counters

@@ -23,6 +23,10 @@ impl Flush {
     pub(crate) const USUAL: Self = Self::After(Duration::from_millis(500));
     /// Where somebody waits for what happens now.
     pub(crate) const WATCHED: Self = Self::After(Duration::from_millis(20));
+    /// Where somebody looks at it: with each look at the lanes.
+    pub(crate) const PROMPT: Self = Self::After(Duration::ZERO);
+    /// Where somebody keeps up with what is open, for whoever may look.
+    pub(crate) const UNSEEN: Self = Self::After(Duration::from_millis(100));
 
     /// Whether nothing stays waiting.
     pub(crate) fn is_all(self) -> bool {
@@ -36,6 +40,27 @@ impl Flush {
             Self::All => Duration::ZERO,
         }
     }
+}
+
+/// What is left of a chunk of scheduling events that says who runs: its last switch, and what
+/// follows. `None` where none of its records is one.
+pub(crate) fn since_last_switch(chunk: &Chunk) -> Option<Chunk> {
+    let Chunk { header, data } = chunk;
+    let stride = header.stride as usize;
+    let before = last_switch(data, stride)?;
+    let (earlier, data) = data.split_at_checked(before * stride)?;
+    let current_tid = current_after(earlier, stride).unwrap_or(header.current_tid);
+    let first = stamp_at(data, 0).map_or(header.first, |at| Ticks(at.ticks_near(header.last.0)));
+    let before = before as u32;
+    let header = ChunkHeader {
+        first,
+        current_tid,
+        records_before: header.records_before + u64::from(before),
+        records: header.records.saturating_sub(before),
+        length: data.len() as u32,
+        ..*header
+    };
+    Some(Chunk { header, data: data.to_vec() })
 }
 
 /// The chunk of one lane that is being filled.
@@ -164,10 +189,18 @@ fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {
 /// The task that is current after the last record: what the last switch or
 /// resume record says. Looks back only as far as that one.
 fn current_after(data: &[u8], stride: usize) -> Option<u32> {
-    let record = data.chunks_exact(stride).rev().find(|record| {
-        matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume))
-    })?;
+    let record = &data[last_switch(data, stride)? * stride..];
     Some(u32::from_le_bytes(record.get(8..12)?.try_into().ok()?))
+}
+
+/// Which record is the last that says who runs.
+fn last_switch(data: &[u8], stride: usize) -> Option<usize> {
+    if stride == 0 {
+        return None;
+    }
+    data.chunks_exact(stride).rposition(|record| {
+        matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume))
+    })
 }
 
 #[cfg(test)]
@@ -196,6 +229,24 @@ mod tests {
             .map(|c| (c.sequence, c.current_tid, c.records_before, c.first.0, c.last.0))
             .collect();
         assert_eq!(headers, [(0, u32::MAX, 0, 10, 20), (1, 8, 2, 30, 40), (2, 8, 4, 50, 60)]);
+    }
+
+    #[test]
+    fn the_last_switch_of_a_chunk_says_who_runs_as_the_chunk_does() {
+        let mut stage = Stage::new(Lane::new(LaneKind::Sched, 3), 16);
+        let kinds = [RecordKind::Switch, RecordKind::Switch, RecordKind::Waking];
+        let records = kinds.into_iter().zip(7..).map(|(kind, tid)| record(tid.into(), kind, tid));
+        let mut chunks = Vec::new();
+        records.for_each(|record| stage.data().extend(record.as_bytes()));
+        stage.flush(Ticks(100), |_| 0, &mut |chunk| chunks.push(chunk));
+        stage.data().extend(record(10, RecordKind::Waking, 7).as_bytes());
+        stage.flush(Ticks(100), |_| 0, &mut |chunk| chunks.push(chunk));
+        let last = since_last_switch(&chunks[0]).unwrap();
+        let of = last.header;
+        assert_eq!(last.data, chunks[0].data[16..]);
+        assert_eq!((of.current_tid, of.first, of.last), (7, Ticks(8), Ticks(9)));
+        assert_eq!((of.sequence, of.records_before, of.records, of.length), (0, 1, 2, 32));
+        assert!(since_last_switch(&chunks[1]).is_none(), "nobody came");
     }
 
     #[test]

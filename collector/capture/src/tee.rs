@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_store::{Chunk, Producer, ProducerShares};
 
-use crate::stage::Flush;
+use crate::stage::{Flush, since_last_switch};
 
 /// Bytes of chunks that wait for who watches; what comes on top is left out.
 const MOST_WAITING: usize = 32 << 20;
@@ -31,11 +31,49 @@ fn room_of(kind: LaneKind) -> usize {
 pub enum Teed {
     /// The next chunk of its lane, as it goes into the file.
     Chunk(Chunk),
+    /// The same behind chunks, or the beginning of this one, that were left out because
+    /// [nobody looked](WatchDemand::State).
+    Resumes(Chunk),
+    /// Since somebody [looks](WatchDemand::Prompt) nothing is passed over any more, and all that was
+    /// is of before what [no record comes before](Self::NothingBefore) now.
+    Complete,
     /// So many chunks of that lane were left out here, because too much waits.
     LeftOut(Lane, u64),
     /// No record of before these ticks comes any more, but from instrumented programs that were not
     /// found yet, or that write more than their share.
     NothingBefore(Ticks),
+}
+
+/// What who watches needs at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchDemand {
+    /// All that is wanted.
+    #[default]
+    All,
+    /// The same as soon as it can be had without a wakeup for it: somebody looks.
+    Prompt,
+    /// Nobody looks. Of scheduling events only those that say who runs on each CPU when they are
+    /// taken, and no samples; of everything else all, because it says what is open.
+    State,
+}
+
+/// Rounds of the collector after which what is known to be over began after somebody looked: one
+/// may have been under way, and with each it is known of the one before.
+const ROUNDS_UNTIL_COMPLETE: u8 = 3;
+
+impl WatchDemand {
+    /// How long records may wait for company.
+    fn flush(self) -> Flush {
+        match self {
+            Self::All => Flush::WATCHED,
+            Self::Prompt => Flush::PROMPT,
+            Self::State => Flush::UNSEEN,
+        }
+    }
+
+    fn passes_over(self, kind: LaneKind) -> bool {
+        self == Self::State && matches!(kind, LaneKind::Sched | LaneKind::Sample)
+    }
 }
 
 /// Where a recording is passed on to while it goes on.
@@ -86,20 +124,20 @@ impl Tee {
     pub(crate) fn flush(&self) -> Flush {
         match &self.0 {
             Receiver::Player(_) => Flush::USUAL,
-            Receiver::Watcher(_) => Flush::WATCHED,
+            Receiver::Watcher(waiting) => waiting.lock().demand.flush(),
         }
     }
 
-    /// When records that were taken out of lanes have gone on.
-    pub(crate) fn rounds(&self) -> Rounds {
-        let wait = self.flush().longest_wait();
-        Rounds::new(match &self.0 {
+    /// How long records are on their way at most that wait so long for company.
+    pub(crate) fn longest_way(&self, flush: Flush) -> Duration {
+        let wait = flush.longest_wait();
+        match &self.0 {
             // Instrumented programs are found, and looked at, in turns.
             Receiver::Player(_) => wait + Duration::from_secs(1),
             // What kernel lanes say is watched in time; programs that write more than their share
             // are late.
             Receiver::Watcher(_) => wait,
-        })
+        }
     }
 }
 
@@ -119,6 +157,40 @@ struct WaitingItems {
     left_out: BTreeMap<Lane, u64>,
     /// How far the recording is, where it was full.
     nothing_before: Option<Ticks>,
+    demand: WatchDemand,
+    /// Rounds since somebody looks, until that is complete.
+    rounds: u8,
+    /// Lanes that go on behind what nobody looked at; of one that says who runs, what says it now.
+    passed_over: BTreeMap<Lane, Option<Chunk>>,
+}
+
+impl WaitingItems {
+    /// Of this chunk nobody sees more than who runs.
+    fn pass_over(&mut self, chunk: &Chunk) {
+        let last = self.passed_over.entry(chunk.header.lane).or_default();
+        if chunk.header.lane.kind == LaneKind::Sched
+            && let Some(switch) = since_last_switch(chunk)
+        {
+            *last = Some(switch);
+        }
+    }
+
+    /// Says who runs where nobody looked since, before how far the recording is.
+    fn resume_all(&mut self) {
+        if self.passed_over.values().all(Option::is_none) {
+            return;
+        }
+        let is_known = matches!(self.items.back(), Some(Teed::NothingBefore(_)));
+        let until = if is_known { self.items.pop_back() } else { None };
+        self.passed_over.retain(|_, last| match last.take() {
+            Some(last) => {
+                self.items.push_back(Teed::Resumes(last));
+                false
+            }
+            None => true,
+        });
+        self.items.extend(until);
+    }
 }
 
 /// What is watched of a recording: taken by who watches, now and then.
@@ -128,11 +200,25 @@ pub struct Watched(Arc<WaitingChunks>);
 impl Watched {
     /// What came since the last call. What was left out is said behind what came before it.
     pub fn take(&self) -> Vec<Teed> {
+        let mut waiting = self.0.lock();
+        waiting.resume_all();
+        let WaitingItems { demand, rounds, .. } = *waiting;
+        let passed_over = std::mem::take(&mut waiting.passed_over);
+        let empty = WaitingItems { demand, rounds, passed_over, ..WaitingItems::default() };
         let WaitingItems { items, left_out, nothing_before, .. } =
-            std::mem::take(&mut *self.0.lock());
+            std::mem::replace(&mut *waiting, empty);
+        drop(waiting);
         let left_out = left_out.into_iter().map(|(lane, chunks)| Teed::LeftOut(lane, chunks));
         let until = nothing_before.map(Teed::NothingBefore);
         items.into_iter().chain(left_out).chain(until).collect()
+    }
+
+    /// What is needed from now on.
+    pub fn demand(&self, demand: WatchDemand) {
+        let mut waiting = self.0.lock();
+        if std::mem::replace(&mut waiting.demand, demand) != demand {
+            waiting.rounds = 0;
+        }
     }
 }
 
@@ -153,11 +239,20 @@ impl WaitingChunks {
             *waiting.left_out.entry(lane).or_default() += 1;
             return;
         }
+        if waiting.demand.passes_over(lane.kind) {
+            return waiting.pass_over(chunk);
+        }
         if let Some(producer) = producer {
             waiting.shares.add(producer, bytes);
         }
         waiting.bytes += bytes;
-        waiting.items.push_back(Teed::Chunk(chunk.clone()));
+        match waiting.passed_over.remove(&lane) {
+            None => waiting.items.push_back(Teed::Chunk(chunk.clone())),
+            Some(last) => {
+                let again = last.into_iter().chain([chunk.clone()]);
+                waiting.items.extend(again.map(Teed::Resumes));
+            }
+        }
     }
 
     fn nothing_before(&self, ticks: Ticks) {
@@ -169,6 +264,13 @@ impl WaitingChunks {
         match waiting.items.back_mut() {
             Some(Teed::NothingBefore(before)) => *before = ticks,
             _ => waiting.items.push_back(Teed::NothingBefore(ticks)),
+        }
+        if waiting.demand == WatchDemand::Prompt && waiting.rounds < ROUNDS_UNTIL_COMPLETE {
+            waiting.rounds += 1;
+            if waiting.rounds == ROUNDS_UNTIL_COMPLETE {
+                waiting.resume_all();
+                waiting.items.push_back(Teed::Complete);
+            }
         }
     }
 
@@ -185,21 +287,15 @@ impl fmt::Debug for WaitingChunks {
 }
 
 /// When lanes were emptied, so far as records that were taken out then may still wait for company.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// How long records may be on their way.
-    longest_way: Duration,
     /// When each ended, and the ticks of right before it began.
     rounds: VecDeque<(Instant, Ticks)>,
 }
 
 impl Rounds {
-    fn new(longest_way: Duration) -> Self {
-        Self { longest_way, rounds: VecDeque::new() }
-    }
-
-    /// All lanes were emptied, from `began` and `ticks` on until `ended`; gives what all that comes
-    /// is later than.
+    /// All lanes were emptied, from `began` and `ticks` on until `ended`, and what waited for so
+    /// long as records may be on their way went on; gives what all that comes is later than.
     ///
     /// Records that a round takes out have gone on by the first round that begins so much later as
     /// they may be on their way. They were written after the round before it began, but for
@@ -209,10 +305,11 @@ impl Rounds {
         began: Instant,
         ticks: Ticks,
         ended: Instant,
+        longest_way: Duration,
     ) -> Option<Ticks> {
         self.rounds.push_back((ended, ticks));
         let is_out =
-            |(at, _): &(Instant, Ticks)| began.saturating_duration_since(*at) >= self.longest_way;
+            |(at, _): &(Instant, Ticks)| began.saturating_duration_since(*at) >= longest_way;
         while self.rounds.get(2).is_some_and(is_out) {
             self.rounds.pop_front();
         }
@@ -224,20 +321,37 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_records::{RecordKind, SchedRecord, Stamp};
     use syscollect_store::ChunkHeader;
 
     #[test]
     fn a_round_holds_back_what_it_took_out_as_long_as_that_may_wait() {
-        let (start, mut rounds) = (Instant::now(), Rounds::new(Duration::from_millis(1500)));
+        let (start, mut rounds) = (Instant::now(), Rounds::default());
+        let way = Duration::from_millis(1500);
         // Each takes 10 ms.
         let mut round = |ms: u64| {
             let begun = start + Duration::from_millis(ms);
-            rounds.emptied(begun, Ticks(ms), begun + Duration::from_millis(10))
+            rounds.emptied(begun, Ticks(ms), begun + Duration::from_millis(10), way)
         };
         assert_eq!([0, 100, 1509, 1510].map(&mut round), [None; 4]);
         assert_eq!([1609, 1610].map(&mut round), [None, Some(Ticks(0))]);
         // What the round at 1,509 ms took out may be on its way until 3,019.
         assert_eq!([3018, 3019, 9000].map(&mut round), [0, 100, 3018].map(|ms| Some(Ticks(ms))));
+    }
+
+    #[test]
+    fn what_goes_on_with_each_round_is_known_with_the_next() {
+        let (start, mut rounds) = (Instant::now(), Rounds::default());
+        let mut round = |ms: u64, way: u64| {
+            let begun = start + Duration::from_millis(ms);
+            let (ended, way) = (begun + Duration::from_millis(1), Duration::from_millis(way));
+            rounds.emptied(begun, Ticks(ms), ended, way)
+        };
+        assert_eq!([0, 20, 40].map(|ms| round(ms, 100)), [None; 3]);
+        let known = [60, 80, 100].map(|ms| round(ms, 0));
+        assert_eq!(known, [40, 60, 80].map(|ms| Some(Ticks(ms))));
+        assert_eq!(round(120, 100), None, "what it took out may wait");
+        assert_eq!(round(240, 100), Some(Ticks(100)));
     }
 
     fn chunk(kind: LaneKind, index: u16, sequence: u64, bytes: usize) -> Chunk {
@@ -261,6 +375,11 @@ mod tests {
             Teed::Chunk(Chunk { header, .. }) => {
                 format!("{:?}{} #{}", header.lane.kind, header.lane.index, header.sequence)
             }
+            Teed::Resumes(Chunk { header, data }) => {
+                let Lane { kind, index, .. } = header.lane;
+                format!("{kind:?}{index} resumes #{} of {} bytes", header.sequence, data.len())
+            }
+            Teed::Complete => "complete".to_owned(),
             Teed::LeftOut(lane, chunks) => format!("-{chunks} {:?}{}", lane.kind, lane.index),
             Teed::NothingBefore(ticks) => format!("<{}", ticks.0),
         };
@@ -277,6 +396,46 @@ mod tests {
         tee.chunk(&chunk(LaneKind::Sched, 1, 0, 10), None);
         assert_eq!(shown(watched.take()), ["Sched0 #0", "<7", "Sched1 #0"]);
         assert!(watched.take().is_empty());
+    }
+
+    /// A chunk of switches.
+    fn switches(index: u16, sequence: u64) -> Chunk {
+        let record = SchedRecord { stamp: Stamp::new(5, RecordKind::Switch), ..Default::default() };
+        let data = record.as_bytes().repeat(3);
+        let mut chunk = chunk(LaneKind::Sched, index, sequence, data.len());
+        (chunk.header.stride, chunk.header.records, chunk.data) = (16, 3, data);
+        chunk
+    }
+
+    #[test]
+    fn where_nobody_looks_the_last_switch_of_each_cpu_is_known_and_then_everything_again() {
+        let (tee, watched) = Tee::to_watch(|_| true);
+        let sample = |sequence| tee.chunk(&chunk(LaneKind::Sample, 0, sequence, 24), None);
+        watched.demand(WatchDemand::State);
+        (0..3).for_each(|sequence| tee.chunk(&switches(0, sequence), None));
+        sample(0);
+        tee.chunk(&chunk(LaneKind::Task, 0, 0, 10), None);
+        tee.nothing_before(Ticks(7));
+        let taken = shown(watched.take());
+        assert_eq!(taken, ["Task0 #0", "Sched0 resumes #2 of 16 bytes", "<7"]);
+        tee.chunk(&switches(0, 3), None);
+        tee.chunk(&switches(1, 0), None);
+        watched.demand(WatchDemand::Prompt);
+        tee.chunk(&switches(0, 4), None);
+        sample(1);
+        sample(2);
+        let taken = shown(watched.take());
+        let first = ["Sched0 resumes #3 of 16 bytes", "Sched0 resumes #4 of 48 bytes"];
+        let then =
+            ["Sample0 resumes #1 of 24 bytes", "Sample0 #2", "Sched1 resumes #0 of 16 bytes"];
+        assert_eq!(taken, [&first[..], &then].concat());
+        tee.chunk(&switches(0, 5), None);
+        tee.chunk(&switches(1, 1), None);
+        assert_eq!(shown(watched.take()), ["Sched0 #5", "Sched1 #1"]);
+        (10..13).for_each(|ticks| tee.nothing_before(Ticks(ticks)));
+        assert_eq!(shown(watched.take()), ["<12", "complete"]);
+        tee.nothing_before(Ticks(13));
+        assert_eq!(shown(watched.take()), ["<13"]);
     }
 
     #[test]

@@ -45,10 +45,18 @@ pub(crate) trait Resume: Decode {
     fn resume(&mut self, context: Self::Context<'_>);
 }
 
+/// A chunk that was not decoded yet.
+#[derive(Debug)]
+struct QueuedChunk {
+    chunk: Chunk,
+    /// What is missing before it was left out by who feeds, and so is not lost.
+    resumes: bool,
+}
+
 /// The chunks that were not decoded yet, and what is known of those to come.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkQueue {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<QueuedChunk>,
     /// Where the lane stood after the last chunk that was taken: its records and chunks.
     expected: LaneGap,
     not_before: u64,
@@ -61,7 +69,12 @@ pub(crate) struct ChunkQueue {
 impl ChunkQueue {
     /// The next chunk has come.
     pub(crate) fn push(&mut self, chunk: Chunk) {
-        self.chunks.push_back(chunk);
+        self.chunks.push_back(QueuedChunk { chunk, resumes: false });
+    }
+
+    /// The next chunk has come behind others that were left out.
+    pub(crate) fn push_resuming(&mut self, chunk: Chunk) {
+        self.chunks.push_back(QueuedChunk { chunk, resumes: true });
     }
 
     /// A chunk of that many records does not verify; where they were not counted there was one.
@@ -86,12 +99,15 @@ impl ChunkQueue {
 
     /// Takes the next chunk: its bytes, and what is missing before it.
     pub(crate) fn take(&mut self, data: &mut Vec<u8>) -> Option<(ChunkHeader, LaneGap)> {
-        let chunk = self.chunks.pop_front()?;
+        let QueuedChunk { chunk, resumes } = self.chunks.pop_front()?;
         let header = chunk.header;
         self.spare = std::mem::replace(data, chunk.data);
-        let missing = LaneGap {
-            records: header.records_before.saturating_sub(self.expected.records),
-            chunks: header.sequence.saturating_sub(self.expected.chunks),
+        let missing = match resumes {
+            true => LaneGap::default(),
+            false => LaneGap {
+                records: header.records_before.saturating_sub(self.expected.records),
+                chunks: header.sequence.saturating_sub(self.expected.chunks),
+            },
         };
         self.expected = LaneGap {
             records: header.records_before.saturating_add(u64::from(header.records)),
@@ -192,5 +208,40 @@ impl<C: Resume + Cursor> Cursor for FromFile<'_, C> {
         let item = self.cursor.take();
         self.fill();
         item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::{LaneKind, Ticks};
+
+    fn chunk(sequence: u64) -> Chunk {
+        let header = ChunkHeader {
+            lane: Lane::new(LaneKind::Sched, 0),
+            sequence,
+            first: Ticks(sequence),
+            last: Ticks(sequence),
+            current_tid: 0,
+            stride: 16,
+            records_before: sequence * 2,
+            records: 2,
+            length: 32,
+        };
+        Chunk { header, data: vec![0; 32] }
+    }
+
+    #[test]
+    fn what_was_left_out_on_purpose_is_not_missing_and_what_is_lost_behind_it_is() {
+        let (mut queue, mut data) = (ChunkQueue::default(), Vec::new());
+        queue.push(chunk(0));
+        queue.push_resuming(chunk(5));
+        queue.push(chunk(6));
+        queue.push(chunk(8));
+        let mut missing = Vec::new();
+        while let Some((_, gap)) = queue.take(&mut data) {
+            missing.push((gap.records, gap.chunks));
+        }
+        assert_eq!(missing, [(0, 0), (0, 0), (0, 0), (2, 1)]);
     }
 }

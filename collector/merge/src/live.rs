@@ -39,6 +39,9 @@ use syscollect_playback::order::{Merge, MergeStep};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
 use syscollect_store::{Chunk, Definition, ProbeDefinition};
 
+/// Clock readings that are kept: of ten seconds at least, which is as late as programs may be.
+const MOST_READINGS: usize = 1_000;
+
 /// Plays what `feed` feeds into the exporter, from its `begin` to its `end`.
 ///
 /// # Errors
@@ -68,9 +71,16 @@ pub struct Live<'a> {
     readings: Vec<ClockPair>,
 }
 
+/// A chunk that came.
+struct FedChunk {
+    chunk: Chunk,
+    /// Others of its lane were left out before it.
+    resumes: bool,
+}
+
 /// Whether it has begun.
 enum LiveState<'a> {
-    Waiting(Output<'a>, Vec<Chunk>),
+    Waiting(Output<'a>, Vec<FedChunk>),
     Playing(Box<Playing<'a>>, Box<Learner>),
     /// Between the two.
     Nothing,
@@ -89,12 +99,27 @@ impl<'a> Live<'a> {
     ///
     /// The exporter stopped it.
     pub fn feed(&mut self, chunk: Chunk) -> Result<(), Stopped> {
+        self.take_in(FedChunk { chunk, resumes: false })
+    }
+
+    /// The next chunk of its lane behind others that whoever feeds left out on purpose: events of
+    /// them are not told, and not lost either.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    pub fn feed_resuming(&mut self, chunk: Chunk) -> Result<(), Stopped> {
+        self.take_in(FedChunk { chunk, resumes: true })
+    }
+
+    fn take_in(&mut self, fed: FedChunk) -> Result<(), Stopped> {
         match &mut self.state {
             LiveState::Playing(playing, learner) => {
-                learner.feed(chunk, playing);
+                learner.feed(fed, playing);
                 Ok(())
             }
             LiveState::Waiting(_, chunks) => {
+                let chunk = &fed.chunk;
                 match chunk.header.lane.kind {
                     LaneKind::Definition => {
                         if let Ok(Some(Definition::Session(info))) =
@@ -103,10 +128,10 @@ impl<'a> Live<'a> {
                             self.info = Some(*info);
                         }
                     }
-                    LaneKind::Clock => self.readings.extend(clock_pairs(&chunk)),
+                    LaneKind::Clock => self.readings.extend(clock_pairs(chunk)),
                     _ => {}
                 }
-                chunks.push(chunk);
+                chunks.push(fed);
                 match ClockMap::new(self.readings.clone()) {
                     Ok(clock) => self.begin(clock),
                     Err(_) => Ok(()),
@@ -131,7 +156,7 @@ impl<'a> Live<'a> {
             playing.engine.source.resolver.stacks.locator.spaces.mark_incomplete();
         }
         let mut learner = Box::new(Learner::new(known.clock));
-        chunks.into_iter().for_each(|chunk| learner.feed(chunk, &mut playing));
+        chunks.into_iter().for_each(|fed| learner.feed(fed, &mut playing));
         self.state = LiveState::Playing(playing, learner);
         Ok(())
     }
@@ -237,7 +262,7 @@ impl Learner {
         }
     }
 
-    fn feed(&mut self, chunk: Chunk, playing: &mut Playing<'_>) {
+    fn feed(&mut self, FedChunk { chunk, resumes }: FedChunk, playing: &mut Playing<'_>) {
         let lane = chunk.header.lane;
         match lane.kind {
             LaneKind::Definition => match Definition::from_json(&chunk.data) {
@@ -268,7 +293,10 @@ impl Learner {
                     self.last = self.last.max(chunk.header.last);
                     self.extend_programs(playing);
                 }
-                playing.feed(chunk);
+                match resumes {
+                    true => playing.feed_resuming(chunk),
+                    false => playing.feed(chunk),
+                }
             }
         }
     }
@@ -324,6 +352,7 @@ impl Learner {
                 clock.push(reading);
             }
         }
+        clock.forget_beyond(MOST_READINGS);
         playing.engine.present.set_clock(Arc::clone(&self.clock));
         self.extend_programs(playing);
     }

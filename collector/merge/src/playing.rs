@@ -93,6 +93,12 @@ impl<'a> Playing<'a> {
         self.decode(lane, |queue| queue.push(chunk));
     }
 
+    /// The same behind others that were left out: nothing of that is lost.
+    pub fn feed_resuming(&mut self, chunk: Chunk) {
+        let Some(lane) = self.number_of(chunk.header.lane) else { return };
+        self.decode(lane, |queue| queue.push_resuming(chunk));
+    }
+
     /// The next chunk of its lane is there and does not verify: so many records cannot be read.
     pub fn feed_unreadable(&mut self, lane: Lane, records: u32) {
         let Some(lane) = self.number_of(lane) else { return };

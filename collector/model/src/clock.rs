@@ -89,6 +89,14 @@ impl ClockMap {
         }
     }
 
+    /// Forgets the earlier readings where there are more than so many: at least half of them stay.
+    /// What lies before those is converted by their rate from then on.
+    pub fn forget_beyond(&mut self, most: usize) {
+        if self.pairs.len() > most.max(4) {
+            self.pairs.drain(..self.pairs.len() - most.max(4) / 2);
+        }
+    }
+
     /// The same, with all times of sessions later by so many nanoseconds: as another machine counts
     /// them, which was started earlier by that. The last reading comes as late as there are times.
     #[must_use]
@@ -230,6 +238,20 @@ mod tests {
 
     fn short_map() -> ClockMap {
         ClockMap::new(vec![pair(0, 1_000), pair(10, 2_000)]).unwrap()
+    }
+
+    #[test]
+    fn early_readings_may_be_forgotten_and_what_follows_keeps_its_time() {
+        let readings: Vec<_> = (0..100).map(|at| pair(at * 10, at * (10 + at))).collect();
+        let (mut map, whole) =
+            (ClockMap::new(readings.clone()).unwrap(), ClockMap::new(readings).unwrap());
+        map.forget_beyond(100);
+        assert_eq!(map.pairs().len(), 100);
+        map.forget_beyond(20);
+        assert_eq!(map.pairs().len(), 10);
+        assert!((900..1000).all(|at| map.time(Ticks(at)) == whole.time(Ticks(at))));
+        map.forget_beyond(0);
+        assert_eq!(map.pairs().len(), 2, "a rate stays");
     }
 
     fn times(map: ClockMap) -> [u64; 3] {

@@ -2,6 +2,7 @@
 //! and how late that one is told what happens.
 
 use std::fs;
+use std::io::Read;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use super::table::median;
 use super::workload::SWITCHING;
 use crate::privileged::context::Context;
 use crate::privileged::live::now;
-use crate::privileged::live_tracy::{Live, exchange};
+use crate::privileged::live_tracy::{Live, exchange, is_later};
 
 /// How long a viewer looks before the load begins.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -79,6 +80,22 @@ fn beside(process: &str, work: impl FnOnce() -> Result<Run>) -> Result<Run> {
     Ok(Run { recorder: used as f64 / began.elapsed().as_secs_f64(), ..run })
 }
 
+/// What came at once, and when.
+struct ReceivedPiece {
+    at: i64,
+    bytes: Vec<u8>,
+}
+
+fn receive(stream: &mut TcpStream) -> Result<Option<ReceivedPiece>> {
+    let mut bytes = [0; 64 << 10];
+    match stream.read(&mut bytes) {
+        Ok(0) => anyhow::bail!("it closed the connection"),
+        Ok(read) => Ok(Some(ReceivedPiece { at: now() as i64, bytes: bytes[..read].to_vec() })),
+        Err(error) if is_later(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The load while a viewer looks.
 fn watched(context: &Context, address: &str) -> Result<Run> {
     let mut stream = TcpStream::connect(address)?;
@@ -92,7 +109,7 @@ fn watched(context: &Context, address: &str) -> Result<Run> {
             welcome = Some(begun.elapsed());
         }
     }
-    let (over, mut late) = (AtomicBool::new(false), Vec::new());
+    let (over, mut received) = (AtomicBool::new(false), Vec::new());
     let (began, before) = (Instant::now(), viewer.seen().switches.len());
     let used = std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -101,17 +118,21 @@ fn watched(context: &Context, address: &str) -> Result<Run> {
             used
         });
         while !over.load(Ordering::Relaxed) {
-            let known = viewer.seen().switches.len();
-            exchange(&mut stream, &mut viewer)?;
-            let now = now() as i64;
-            // Those of a frame are told together; some of them stand for all.
-            let new = viewer.seen().switches[known..].iter().step_by(16);
-            late.extend(new.map(|switch| (now - switch.time) as f64 / 1e6));
+            received.extend(receive(&mut stream)?);
         }
         load.join().map_err(|_| anyhow::anyhow!("the load failed"))?
     })?;
-    let told = viewer.seen().switches.len() - before;
     let seconds = began.elapsed().as_secs_f64();
+    // The viewer takes longer than the recorder: what it does is no part of the delay.
+    let mut late = Vec::new();
+    for ReceivedPiece { at, bytes } in received {
+        let known = viewer.seen().switches.len();
+        viewer.receive(&bytes)?;
+        // Those of a frame are told together; some of them stand for all.
+        let new = viewer.seen().switches[known..].iter().step_by(16);
+        late.extend(new.map(|switch| (at - switch.time) as f64 / 1e6));
+    }
+    let told = viewer.seen().switches.len() - before;
     late.sort_unstable_by(f64::total_cmp);
     let at = |part: usize| late.get(late.len() * part / 100).copied().unwrap_or_default();
     Ok(Run {

@@ -213,6 +213,7 @@ const TESTS: &[Test] = &[
     test!("hostile-hits", hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),
+    test!("live-tracy-long" named, live_tracy::long, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("no-threads", no_threads::no_threads),
     test!("hotplug" kernels, clock::hotplug),

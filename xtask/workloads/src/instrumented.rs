@@ -68,6 +68,38 @@ pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Two threads that mark what they do in all ways, for so long: zones with values within others, a
+/// plot, messages, and a lock that they take by turns.
+pub(crate) fn everything(seconds: u64) -> Result<()> {
+    wait_for_recorder()?;
+    let shared = Mutex::named("shared", 0u64);
+    std::thread::scope(|threads| {
+        for name in ["one", "other"] {
+            let shared = &shared;
+            threads.spawn(move || {
+                set_thread_name(name);
+                let _whole = zone!("everything");
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_secs(seconds) {
+                    let turn = zone!("turn");
+                    let Ok(mut number) = shared.lock() else { return };
+                    *number += 1;
+                    turn.value(*number);
+                    plot!("turns", *number);
+                    if number.is_multiple_of(16) {
+                        message!("{} turns", *number);
+                    }
+                    drop(number);
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            });
+        }
+    });
+    // Rings are taken over while the program lives.
+    std::thread::sleep(Duration::from_millis(200));
+    Ok(())
+}
+
 /// Begins a zone, sets a plot, and takes a lock for which another thread waits; then nothing more
 /// for so long.
 pub(crate) fn silent(seconds: u64) -> Result<()> {

@@ -110,6 +110,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => {
             instrumented::ordered(number(count)?, &numbers(cpus)?)?;
         }
+        ["everything", seconds] => instrumented::everything(number(seconds)?)?,
         ["marks", threads, count] => instrumented::many(number(threads)?, number(count)?)?,
         ["alone", refused, threads, count] => {
             alone::run(refused, number(threads)?, number(count)?)?;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use syscollect_model::{ClockSource, SessionInfo};
 use syscollect_store::Definition;
 
-use super::{Collector, FileStart, Machine, Output, SleepPace};
+use super::{Collector, FileStart, Machine, Output, SleepPace, longest_sleep};
 use crate::bpf_object::SharedMaps;
 use crate::chunk_sink::ChunkSink;
 use crate::ebpf::EbpfSource;
@@ -131,9 +131,10 @@ impl Collector {
 
     fn empty_lanes_until(&mut self, is_over: &AtomicBool) {
         go_first();
-        let mut pace = SleepPace::new(Flush::USUAL);
+        let mut pace = SleepPace::new();
         while !is_over.load(Ordering::Acquire) {
-            pace.emptied(Instant::now(), self.drain(Flush::USUAL));
+            let (began, fullest) = (Instant::now(), self.drain(Flush::USUAL));
+            pace.emptied(began, fullest, longest_sleep(Flush::USUAL));
             if self.is_periodic_work_due() {
                 self.do_periodic_work();
             }

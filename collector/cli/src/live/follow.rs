@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_activity::UnnamedAddresses;
-use syscollect_capture::{Teed, Watched};
+use syscollect_capture::{Teed, WatchDemand, Watched, go_before_most};
 use syscollect_exporters::{CodeToName, TracyLive};
 use syscollect_merge::{Live, play_live};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
 use syscollect_playback::Stopped;
 
-/// How often it is looked what came: nothing wakes it.
+/// How often it is looked what came, and what a viewer wants: nothing wakes it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The same while no viewer is there.
+const LOOK_UNSEEN_EVERY: Duration = Duration::from_millis(100);
 /// How long a viewer may take to ask for what it still wants when the recorder ends.
 const LONGEST_END: Duration = Duration::from_secs(3);
 /// How long names are looked for then.
@@ -46,6 +48,9 @@ impl Follower {
         let over = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("live".into());
         let thread = thread.spawn(move || {
+            // What a viewer shows would be of long ago where the machine is busy, and that is when
+            // somebody looks.
+            go_before_most();
             confine::to_waiting();
             follow(&watched, server, announcer, names, &over);
         });
@@ -95,11 +100,18 @@ fn follow(
     live.0.borrow_mut().find_names();
     let shared = live.clone();
     let played = play_live(&mut live.clone(), |player| {
+        let mut is_complete = false;
         while !is_over.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK_EVERY);
-            play(watched, player)?;
+            let (every, demand) = match server.is_asked() {
+                true => (LOOK_EVERY, WatchDemand::Prompt),
+                false => (LOOK_UNSEEN_EVERY, WatchDemand::State),
+            };
+            watched.demand(demand);
+            std::thread::sleep(every);
+            is_complete |= play(watched, player)?;
+            is_complete &= demand == WatchDemand::Prompt;
             let mut live = shared.0.borrow_mut();
-            server.step(live.session());
+            server.step(live.session(), is_complete);
             find_names(&mut live, &mut names);
             if let Some(announcer) = &mut announcer {
                 announcer.step(server.has_viewer());
@@ -115,7 +127,7 @@ fn follow(
     live.session().finish();
     let begun = Instant::now();
     while server.has_viewer() && begun.elapsed() < LONGEST_END {
-        server.step(live.session());
+        server.step(live.session(), true);
         match begun.elapsed() < LONGEST_NAMING {
             true => find_names(&mut live, &mut names),
             false => live.give_up_names(),
@@ -151,15 +163,18 @@ fn find_names(live: &mut TracyLive, names: &mut LiveNames) {
     }
 }
 
-/// Plays what came.
-fn play(watched: &Watched, player: &mut Live<'_>) -> Result<(), Stopped> {
+/// Plays what came; whether from then on nothing is passed over.
+fn play(watched: &Watched, player: &mut Live<'_>) -> Result<bool, Stopped> {
+    let mut is_complete = false;
     for teed in watched.take() {
         match teed {
             Teed::Chunk(chunk) => player.feed(chunk)?,
+            Teed::Resumes(chunk) => player.feed_resuming(chunk)?,
             // The lane's next chunk says what is missing before it.
             Teed::LeftOut(..) => {}
             Teed::NothingBefore(ticks) => player.advance(ticks)?,
+            Teed::Complete => is_complete = true,
         }
     }
-    Ok(())
+    Ok(is_complete)
 }

@@ -92,10 +92,16 @@ impl Server {
         self.viewer.is_some()
     }
 
-    /// Takes what came and sends what there is, as far as that does not wait.
-    pub(super) fn step(&mut self, session: &mut Session) {
+    /// Whether a viewer is there, or somebody who may be one.
+    pub(super) fn is_asked(&self) -> bool {
+        self.viewer.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Takes what came and sends what there is, as far as that does not wait. While not everything
+    /// that happens is told, a viewer that comes waits.
+    pub(super) fn step(&mut self, session: &mut Session, is_complete: bool) {
         self.accept();
-        self.hear_hellos(session);
+        self.hear_hellos(session, is_complete);
         let Some(viewer) = &mut self.viewer else { return };
         match viewer.step(session) {
             Ok(Progress::GoesOn) => {}
@@ -137,7 +143,7 @@ impl Server {
     }
 
     /// Hears who waits; the first that is a viewer of our version becomes the viewer.
-    fn hear_hellos(&mut self, session: &mut Session) {
+    fn hear_hellos(&mut self, session: &mut Session, is_complete: bool) {
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else { return };
             match waiting.hear() {
@@ -150,7 +156,12 @@ impl Server {
                 Ok(_) if greet(&waiting.hello) == Err(HandshakeError::NotTracy) => {
                     self.refuse(waiting.from, &HandshakeError::NotTracy.to_string());
                 }
-                Ok(_) if waiting.hello.len() == HELLO => self.welcome(waiting, session),
+                Ok(_) if waiting.hello.len() == HELLO => {
+                    match is_complete || waiting.since.elapsed() >= LONGEST_HELLO {
+                        true => self.welcome(waiting, session),
+                        false => self.waiting.push_back(waiting),
+                    }
+                }
                 _ => {}
             }
         }
@@ -195,6 +206,9 @@ impl Waiting {
     fn hear(&mut self) -> io::Result<Progress> {
         let mut bytes = [0; HELLO];
         let missing = HELLO - self.hello.len();
+        if missing == 0 {
+            return Ok(Progress::GoesOn);
+        }
         match self.stream.read(&mut bytes[..missing]) {
             Ok(0) => Ok(Progress::Ends),
             Ok(read) => {
@@ -329,7 +343,7 @@ mod tests {
         ) -> Option<Vec<u8>> {
             let (begun, mut heard) = (Instant::now(), Vec::new());
             while begun.elapsed() < within {
-                self.server.step(&mut self.session);
+                self.server.step(&mut self.session, true);
                 let mut bytes = [0; 1024];
                 match stream.read(&mut bytes) {
                     Ok(0) => return Some(heard),

@@ -182,7 +182,8 @@ impl Top {
     fn look(&mut self) -> bool {
         for teed in self.flight.take() {
             match teed {
-                Teed::Chunk(chunk) => self.activity.feed(chunk),
+                Teed::Chunk(chunk) | Teed::Resumes(chunk) => self.activity.feed(chunk),
+                Teed::Complete => {}
                 Teed::LeftOut(lane, chunks) => self.activity.left_out(lane, chunks),
                 Teed::NothingBefore(ticks) => self.activity.nothing_before(ticks),
             }

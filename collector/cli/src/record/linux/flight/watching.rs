@@ -158,7 +158,8 @@ impl Watching {
         let (mut now, mut unwatched) = (None, 0);
         for teed in self.watched.take() {
             match teed {
-                Teed::Chunk(chunk) => self.watcher.feed(chunk),
+                Teed::Chunk(chunk) | Teed::Resumes(chunk) => self.watcher.feed(chunk),
+                Teed::Complete => {}
                 Teed::LeftOut(lane, chunks) => {
                     self.watcher.left_out(lane);
                     unwatched += chunks;
