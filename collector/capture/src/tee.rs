@@ -34,7 +34,7 @@ pub enum Teed {
     /// The same behind chunks, or the beginning of this one, that were left out because
     /// [nobody looked](WatchDemand::State).
     Resumes(Chunk),
-    /// Since somebody [looks](WatchDemand::Prompt) nothing is passed over any more, and all that was
+    /// Since somebody [looks](WatchDemand::Prompt) nothing is passed over any more, and what was
     /// is of before what [no record comes before](Self::NothingBefore) now.
     Complete,
     /// So many chunks of that lane were left out here, because too much waits.

@@ -2,7 +2,7 @@
 
 use crate::catalogue::{Catalogue, FrameRow};
 use crate::version::{Kind, Query, Version};
-use crate::viewer::Viewer;
+use crate::viewer::{OTHER_LOCATIONS, Viewer};
 
 /// Bytes of a query.
 pub(crate) const QUERY: usize = 13;
@@ -65,7 +65,11 @@ impl Viewer {
     }
 
     fn answer_text(&mut self, kind: Kind, pointer: u64, catalogue: &Catalogue) -> bool {
-        let Some(text) = catalogue.find_text(pointer) else { return false };
+        let text = match pointer {
+            OTHER_LOCATIONS => Some("[other zones]"),
+            _ => catalogue.find_text(pointer),
+        };
+        let Some(text) = text else { return false };
         self.writer.answer(kind, pointer, text);
         true
     }
@@ -93,7 +97,13 @@ impl Viewer {
     }
 
     fn answer_location(&mut self, pointer: u64, catalogue: &Catalogue) -> bool {
-        let Some(row) = catalogue.find_location(pointer) else { return false };
+        let Some(row) = catalogue.find_location(pointer) else {
+            if pointer == OTHER_LOCATIONS {
+                let location = self.writer.begin(Kind::SourceLocation).u64(OTHER_LOCATIONS);
+                drop(location.u64(OTHER_LOCATIONS).u64(OTHER_LOCATIONS).u32(0).u8(0).u8(0).u8(0));
+            }
+            return pointer == OTHER_LOCATIONS;
+        };
         let name = row.name.map_or(0, crate::catalogue::TextId::pointer);
         let [_, red, green, blue] = row.color.to_be_bytes();
         let location = self.writer.begin(Kind::SourceLocation).u64(name);

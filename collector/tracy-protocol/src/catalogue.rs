@@ -1,15 +1,14 @@
 //! What events refer to: all that a viewer can ask for.
 //!
-//! Rows are only added. Each is told by a number that is a row's and nothing else: there is no
-//! address in it that anybody could read from.
+//! Each row is told by a number that was never another's: there is no address in it that anybody
+//! could read from. A row goes when [that is told](crate::Event::Ended), and texts that no row has
+//! go where there are many.
 
 use crate::wire::{MOST_TEXT, cut};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Texts that are kept. The last stands for all that find no room.
 const MOST_TEXTS: usize = 1 << 20;
-/// Source locations of a viewer, whose index has 16 bits and a sign.
-const MOST_LOCATIONS: usize = 32_000;
 /// Call stacks that are kept, and places in code.
 const MOST_STACKS: usize = 1 << 20;
 /// Where numbers of texts begin, so that they look like what a program would send.
@@ -64,6 +63,23 @@ impl LocationId {
     pub(crate) fn pointer(self) -> u64 {
         u64::from(self.0) + 1
     }
+}
+
+/// A row that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedRow {
+    /// A thread's names.
+    Thread(u32),
+    /// A source location.
+    Location(LocationId),
+    /// A plot.
+    Plot(PlotId),
+    /// A set of frames.
+    Set(SetId),
+    /// A lock.
+    Lock(LockId),
+    /// A pool of memory.
+    Pool(TextId),
 }
 
 /// A thread's names.
@@ -163,10 +179,10 @@ pub struct CpuRow {
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    texts: Vec<Box<str>>,
+    texts: FxHashMap<TextId, Box<str>>,
     text_ids: FxHashMap<Box<str>, TextId>,
     pub(crate) threads: FxHashMap<u32, ThreadRow>,
-    locations: Vec<LocationRow>,
+    locations: FxHashMap<LocationId, LocationRow>,
     location_ids: FxHashMap<LocationRow, LocationId>,
     stacks: Vec<Box<[u64]>>,
     pub(crate) frames: FxHashMap<u64, FrameRow>,
@@ -174,9 +190,12 @@ pub struct Catalogue {
     unnamed: FxHashSet<u64>,
     /// File and line of functions.
     pub(crate) symbols: FxHashMap<u64, (Box<str>, u32)>,
-    plots: Vec<PlotRow>,
-    sets: Vec<SetRow>,
-    locks: Vec<LockRow>,
+    plots: FxHashMap<PlotId, PlotRow>,
+    sets: FxHashMap<SetId, SetRow>,
+    locks: FxHashMap<LockId, LockRow>,
+    pools: FxHashSet<TextId>,
+    /// The number of the next text, location, plot, set and lock.
+    next: u32,
     pub(crate) contexts: Vec<TextId>,
     /// CPUs of the machine.
     pub cpus: Vec<CpuRow>,
@@ -191,24 +210,48 @@ impl Catalogue {
         if let Some(id) = self.text_ids.get(text) {
             return *id;
         }
+        if self.texts.len() >= MOST_TEXTS {
+            self.forget_texts();
+        }
         let text = if self.texts.len() < MOST_TEXTS { text } else { "[too many texts]" };
         if let Some(id) = self.text_ids.get(text) {
             return *id;
         }
-        let id = TextId(self.texts.len() as u32);
-        self.texts.push(text.into());
+        let id = TextId(self.number());
+        self.texts.insert(id, text.into());
         self.text_ids.insert(text.into(), id);
         id
     }
 
-    /// The text that a pointer stands for.
-    pub(crate) fn find_text(&self, pointer: u64) -> Option<&str> {
-        TextId::of(pointer).and_then(|id| self.texts.get(id.0 as usize)).map(|text| &**text)
+    /// A number that nothing had.
+    fn number(&mut self) -> u32 {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        number
     }
 
-    /// A text.
+    /// Texts go that no row has.
+    fn forget_texts(&mut self) {
+        let of_locations =
+            self.locations.values().flat_map(|row| [Some(row.function), Some(row.file), row.name]);
+        let of_plots = self.plots.values().map(|row| Some(row.name));
+        let of_sets = self.sets.values().map(|row| row.name);
+        let of_locks = self.locks.values().map(|row| row.name);
+        let others = self.contexts.iter().chain(&self.pools).map(|text| Some(*text));
+        let used = of_locations.chain(of_plots).chain(of_sets).chain(of_locks).chain(others);
+        let used: FxHashSet<TextId> = used.flatten().collect();
+        self.texts.retain(|id, _| used.contains(id));
+        self.text_ids.retain(|_, id| used.contains(id));
+    }
+
+    /// The text that a pointer stands for.
+    pub(crate) fn find_text(&self, pointer: u64) -> Option<&str> {
+        TextId::of(pointer).and_then(|id| self.texts.get(&id)).map(|text| &**text)
+    }
+
+    /// A text; nothing where it is gone.
     pub fn get_text(&self, id: TextId) -> &str {
-        &self.texts[id.0 as usize]
+        self.texts.get(&id).map_or("", |text| text)
     }
 
     /// What a thread is called from now on.
@@ -221,28 +264,21 @@ impl Catalogue {
         self.threads.contains_key(&thread)
     }
 
-    /// The number of a source location; all that find no room have one.
+    /// The number of a source location.
     pub fn location(&mut self, row: LocationRow) -> LocationId {
         if let Some(id) = self.location_ids.get(&row) {
             return *id;
         }
-        let row = match self.locations.len() {
-            0..MOST_LOCATIONS => row,
-            _ => {
-                let (name, nothing) = (Some(self.text("[other zones]")), self.text(""));
-                LocationRow { name, function: nothing, file: nothing, line: 0, color: 0 }
-            }
-        };
-        let (locations, next) = (&mut self.locations, LocationId(self.location_ids.len() as u32));
-        *self.location_ids.entry(row).or_insert_with(|| {
-            locations.push(row);
-            next
-        })
+        let id = LocationId(self.number());
+        self.locations.insert(id, row);
+        self.location_ids.insert(row, id);
+        id
     }
 
     /// The source location that a pointer stands for.
     pub(crate) fn find_location(&self, pointer: u64) -> Option<&LocationRow> {
-        self.locations.get(usize::try_from(pointer.checked_sub(1)?).ok()?)
+        let id = u32::try_from(pointer.checked_sub(1)?).ok()?;
+        self.locations.get(&LocationId(id))
     }
 
     /// Adds a call stack of these addresses, innermost first; `None` where there is no room, or no
@@ -290,35 +326,59 @@ impl Catalogue {
 
     /// Adds a plot.
     pub fn add_plot(&mut self, row: PlotRow) -> PlotId {
-        self.plots.push(row);
-        PlotId(self.plots.len() as u32 - 1)
+        let id = PlotId(self.number());
+        self.plots.insert(id, row);
+        id
     }
 
-    /// A plot.
-    pub fn plot(&self, id: PlotId) -> &PlotRow {
-        &self.plots[id.0 as usize]
+    /// A plot, if it is not gone.
+    pub fn plot(&self, id: PlotId) -> Option<&PlotRow> {
+        self.plots.get(&id)
     }
 
     /// Adds a set of frames.
     pub fn add_set(&mut self, row: SetRow) -> SetId {
-        self.sets.push(row);
-        SetId(self.sets.len() as u32 - 1)
+        let id = SetId(self.number());
+        self.sets.insert(id, row);
+        id
     }
 
-    /// A set of frames.
-    pub fn set(&self, id: SetId) -> &SetRow {
-        &self.sets[id.0 as usize]
+    /// A set of frames, if it is not gone.
+    pub fn set(&self, id: SetId) -> Option<&SetRow> {
+        self.sets.get(&id)
     }
 
     /// Adds a lock.
     pub fn add_lock(&mut self, row: LockRow) -> LockId {
-        self.locks.push(row);
-        LockId(self.locks.len() as u32 - 1)
+        let id = LockId(self.number());
+        self.locks.insert(id, row);
+        id
     }
 
-    /// A lock.
-    pub fn lock(&self, id: LockId) -> &LockRow {
-        &self.locks[id.0 as usize]
+    /// A lock, if it is not gone.
+    pub fn lock(&self, id: LockId) -> Option<&LockRow> {
+        self.locks.get(&id)
+    }
+
+    /// Adds a pool of memory.
+    pub fn add_pool(&mut self, name: TextId) {
+        self.pools.insert(name);
+    }
+
+    /// A row is gone.
+    pub(crate) fn forget(&mut self, row: EndedRow) {
+        match row {
+            EndedRow::Thread(thread) => drop(self.threads.remove(&thread)),
+            EndedRow::Plot(plot) => drop(self.plots.remove(&plot)),
+            EndedRow::Set(set) => drop(self.sets.remove(&set)),
+            EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
+            EndedRow::Pool(name) => drop(self.pools.remove(&name)),
+            EndedRow::Location(location) => {
+                if let Some(row) = self.locations.remove(&location) {
+                    self.location_ids.remove(&row);
+                }
+            }
+        }
     }
 
     /// Adds a context of a GPU; `None` where there is no room.
@@ -347,14 +407,34 @@ mod tests {
     }
 
     #[test]
-    fn locations_that_find_no_room_share_one() {
+    fn a_row_that_is_gone_takes_its_texts_along_where_there_are_many() {
+        let mut catalogue = Catalogue::default();
+        let name = catalogue.text("kept");
+        let plot = catalogue.add_plot(PlotRow { name, format: 0, is_step: true });
+        for number in 0..MOST_TEXTS {
+            catalogue.text(&format!("{number}"));
+        }
+        assert!(catalogue.texts.len() < 3, "nothing has the others");
+        assert_eq!(catalogue.get_text(name), "kept");
+        catalogue.forget(EndedRow::Plot(plot));
+        assert_eq!(catalogue.plot(plot), None);
+        catalogue.forget_texts();
+        assert_eq!((catalogue.get_text(name), catalogue.texts.len()), ("", 0));
+        let again = catalogue.text("kept");
+        assert_ne!(again, name, "a viewer may still ask for the first");
+    }
+
+    #[test]
+    fn a_location_has_another_number_once_it_was_gone() {
         let mut catalogue = Catalogue::default();
         let nothing = catalogue.text("");
-        let row =
-            |line| LocationRow { name: None, function: nothing, file: nothing, line, color: 0 };
-        let many: Vec<_> = (0..40_000).map(|line| catalogue.location(row(line))).collect();
-        assert_eq!(catalogue.locations.len(), MOST_LOCATIONS + 1);
-        assert_eq!(many[35_000], many[39_999]);
-        assert_eq!(catalogue.location(row(5)), many[5]);
+        let row = LocationRow { name: None, function: nothing, file: nothing, line: 1, color: 0 };
+        let first = catalogue.location(row);
+        assert_eq!(catalogue.location(row), first);
+        catalogue.forget(EndedRow::Location(first));
+        assert_eq!(catalogue.find_location(first.pointer()), None);
+        let second = catalogue.location(row);
+        assert_ne!(first, second);
+        assert_eq!(catalogue.find_location(second.pointer()), Some(&row));
     }
 }

@@ -1,6 +1,6 @@
 //! What happens, as it is told to a viewer.
 
-use crate::catalogue::{LocationId, LockId, PlotId, SetId, StackId, TextId};
+use crate::catalogue::{EndedRow, LocationId, LockId, PlotId, SetId, StackId, TextId};
 
 /// Something that happened at a time.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,8 @@ pub enum Event {
     FrameEnd(SetId),
     /// A job of a GPU ended.
     Job(Box<Job>),
+    /// Nothing is of this row any more; it may be gone.
+    Ended(EndedRow),
     /// A thread took its process down.
     Crash {
         /// Which.

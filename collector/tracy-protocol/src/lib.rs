@@ -25,8 +25,8 @@ mod viewer;
 mod wire;
 
 pub use catalogue::{
-    Catalogue, CpuRow, FrameRow, LineRow, LocationId, LocationRow, LockId, LockRow, PlotId,
-    PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
+    Catalogue, CpuRow, EndedRow, FrameRow, LineRow, LocationId, LocationRow, LockId, LockRow,
+    PlotId, PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
 };
 pub use event::{Event, Job, LockAction, Memory, Message, Switch, ZoneWords};
 pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement, greet};

@@ -4,7 +4,7 @@
 //! tells each step to a viewer that has heard all so far. A viewer that joins later, or was told
 //! nothing for a while, gets the difference between what it knows and what is.
 
-use crate::catalogue::{LocationId, LockId, PlotId, SetId, StackId};
+use crate::catalogue::{EndedRow, LocationId, LockId, PlotId, SetId, StackId};
 use crate::event::{Event, LockAction, Switch, ZoneWords};
 use crate::viewer::{LockStep, LockStepKind, Moment, SwitchStep, Viewer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,16 +139,35 @@ impl Picture {
                 }
             }
             Event::Job(job) => viewer.into_iter().for_each(|viewer| viewer.job(job, at)),
+            Event::Ended(row) => self.ended(*row, at, viewer),
             Event::Crash { thread, text } => {
                 viewer.into_iter().for_each(|viewer| viewer.crash(*thread, *text, at));
             }
         }
     }
 
+    /// A row is gone: of what is open nothing is of it.
+    fn ended(&mut self, row: EndedRow, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
+        match row {
+            EndedRow::Plot(plot) => drop(self.plots.remove(&plot)),
+            EndedRow::Set(set) => drop(self.frames.remove(&set)),
+            EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
+            EndedRow::Thread(thread) => {
+                self.woken.remove(&thread);
+                let open = self.zones.remove(&thread).map_or(0, |zones| zones.open.len());
+                if let Some(viewer) = &mut viewer {
+                    (0..open).for_each(|_| viewer.zone_end(thread, None, at));
+                }
+            }
+            EndedRow::Location(_) | EndedRow::Pool(_) => {}
+        }
+        viewer.into_iter().for_each(|viewer| viewer.forget(row));
+    }
+
     fn frame_begin(&mut self, set: SetId, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
         // Of a set that is not continuous one frame is open at a time; of the others the beginnings
         // are all that is told.
-        if !at.catalogue.set(set).continuous
+        if at.catalogue.set(set).is_some_and(|set| !set.continuous)
             && !self.frames.insert(set)
             && let Some(viewer) = &mut viewer
         {

@@ -199,10 +199,16 @@ impl Session {
     /// The connection is gone.
     pub fn disconnect(&mut self) {
         if let State::Watched(watched) = mem::replace(&mut self.state, State::Nobody) {
-            for (time, event) in &watched.waiting {
-                let at = Moment { time: *time, catalogue: &self.catalogue };
-                self.picture.apply(event, at, None);
-            }
+            watched.waiting.iter().for_each(|(time, event)| self.apply(*time, event, None));
+        }
+    }
+
+    /// Takes in an event, and tells it a viewer that knows all so far.
+    fn apply(&mut self, time: i64, event: &Event, viewer: Option<&mut Viewer>) {
+        let at = Moment { time, catalogue: &self.catalogue };
+        self.picture.apply(event, at, viewer);
+        if let Event::Ended(row) = event {
+            self.catalogue.forget(*row);
         }
     }
 
@@ -297,10 +303,7 @@ impl Session {
                     self.leave_out();
                 }
             }
-            _ => {
-                let at = Moment { time, catalogue: &self.catalogue };
-                self.picture.apply(&event, at, None);
-            }
+            _ => self.apply(time, &event, None),
         }
     }
 
@@ -310,15 +313,16 @@ impl Session {
         let missing = watched
             .missing
             .get_or_insert_with(|| Missing { known: self.picture.clone(), events: 0 });
+        let mut left_out = Vec::new();
         while watched.waiting_bytes > self.limits.waiting / 2
             && let Some((time, event)) = watched.waiting.pop_front()
         {
             watched.waiting_bytes -= event.bytes();
-            let at = Moment { time, catalogue: &self.catalogue };
-            self.picture.apply(&event, at, None);
             missing.events += 1;
             self.counts.left_out += 1;
+            left_out.push((time, event));
         }
+        left_out.iter().for_each(|(time, event)| self.apply(*time, event, None));
     }
 
     /// Tells the difference between what the viewer knows and what is.
@@ -375,6 +379,9 @@ impl Session {
             let State::Watched(watched) = &mut self.state else { return };
             let at = Moment { time, catalogue: &self.catalogue };
             self.picture.apply(&event, at, Some(&mut watched.viewer));
+            if let Event::Ended(row) = event {
+                self.catalogue.forget(row);
+            }
             watched.viewer.cut();
             self.counts.told += 1;
         }
@@ -446,11 +453,10 @@ impl Session {
             .get_or_insert_with(|| Missing { known: self.picture.clone(), events: 0 });
         // It asked for that, so nothing of it is missing.
         missing.events = 0;
-        for (time, event) in mem::take(&mut watched.waiting) {
-            let at = Moment { time, catalogue: &self.catalogue };
-            self.picture.apply(&event, at, None);
-        }
         watched.waiting_bytes = 0;
+        for (time, event) in mem::take(&mut watched.waiting) {
+            self.apply(time, &event, None);
+        }
     }
 
     /// Whether somebody looks for the names at an address, so that they are told later.

@@ -4,7 +4,9 @@
 //! everything here is told in the order that it expects; what makes a history that can have
 //! happened out of what was recorded is [`Picture`](crate::picture::Picture).
 
-use crate::catalogue::{Catalogue, LocationId, LockId, PlotId, SetId, StackId, TextId, ThreadRow};
+use crate::catalogue::{
+    Catalogue, EndedRow, LocationId, LockId, PlotId, SetId, StackId, TextId, ThreadRow,
+};
 use crate::event::{Job, Memory, Message, ZoneWords};
 use crate::lz4::MOST_RAW;
 use crate::version::{Kind, Version};
@@ -17,6 +19,10 @@ const MOST_LOCK_THREADS: usize = 64;
 const MOST_ADDRESSES: usize = 1_000;
 /// Reasons of switches that the viewer takes for those of Linux.
 const REASON: u8 = 100;
+/// Source locations of a viewer, whose index has 16 bits and a sign.
+const MOST_LOCATIONS: usize = 32_000;
+/// What stands for all others; no row has it.
+pub(crate) const OTHER_LOCATIONS: u64 = u64::MAX >> 16;
 /// The type of GPU contexts that are none of its programming interfaces.
 const CUSTOM_GPU: u8 = 7;
 /// Sizes have 48 bits.
@@ -37,6 +43,8 @@ pub(crate) struct Viewer {
     locks: FxHashMap<LockId, Vec<u32>>,
     plots: FxHashSet<PlotId>,
     contexts: FxHashSet<u8>,
+    /// Source locations that were told of, as many as the viewer takes.
+    locations: FxHashSet<LocationId>,
     /// When the last sample of a thread was: the viewer would make one of two at one time.
     last_samples: FxHashMap<u32, i64>,
     has_crash: bool,
@@ -87,6 +95,7 @@ impl Viewer {
             locks: FxHashMap::default(),
             plots: FxHashSet::default(),
             contexts: FxHashSet::default(),
+            locations: FxHashSet::default(),
             last_samples: FxHashMap::default(),
             has_crash: false,
         }
@@ -117,6 +126,29 @@ impl Viewer {
             start = end;
         }
         self.writer.taken(length);
+    }
+
+    /// What stands for a source location: all that find no room have one.
+    fn place(&mut self, location: LocationId) -> u64 {
+        let has_room = self.locations.len() < MOST_LOCATIONS;
+        if self.locations.contains(&location) || (has_room && self.locations.insert(location)) {
+            return location.pointer();
+        }
+        OTHER_LOCATIONS
+    }
+
+    /// Nothing is told of a row any more.
+    pub(crate) fn forget(&mut self, row: EndedRow) {
+        match row {
+            EndedRow::Thread(thread) => {
+                self.threads.remove(&thread);
+                self.last_samples.remove(&thread);
+            }
+            EndedRow::Plot(plot) => drop(self.plots.remove(&plot)),
+            EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
+            // The viewer keeps them, and there is a bound for them.
+            EndedRow::Location(_) | EndedRow::Set(_) | EndedRow::Pool(_) => {}
+        }
     }
 
     /// The machine, and lines about the recording.
@@ -211,7 +243,8 @@ impl Viewer {
         } else {
             ZONE_BEGIN
         };
-        drop(self.writer.timed(forms, Family::Thread, at.time).u64(location.pointer()));
+        let location = self.place(location);
+        drop(self.writer.timed(forms, Family::Thread, at.time).u64(location));
     }
 
     pub(crate) fn zone_end(&mut self, thread: u32, said: Option<&ZoneWords>, at: Moment<'_>) {
@@ -248,7 +281,7 @@ impl Viewer {
     }
 
     pub(crate) fn plot(&mut self, plot: PlotId, value: f64, at: Moment<'_>) {
-        let row = at.catalogue.plot(plot);
+        let Some(row) = at.catalogue.plot(plot) else { return };
         if self.plots.insert(plot) {
             let config = self.writer.begin(Kind::PlotConfig).u64(row.name.pointer());
             drop(config.u8(row.format).u8(row.is_step.into()).u8(1).u32(0));
@@ -267,10 +300,11 @@ impl Viewer {
         if self.locks.contains_key(&lock) {
             return;
         }
+        let Some(row) = at.catalogue.lock(lock) else { return };
         self.locks.insert(lock, Vec::new());
-        let row = at.catalogue.lock(lock);
+        let location = self.place(row.location);
         let announced = self.writer.begin(Kind::LockAnnounce).u32(lock.0).i64(at.time);
-        drop(announced.u64(row.location.pointer()).u8(row.shared.into()));
+        drop(announced.u64(location).u8(row.shared.into()));
         if let Some(name) = row.name {
             self.writer.single(at.catalogue.get_text(name));
             drop(self.writer.begin(Kind::LockName).u32(lock.0));
@@ -285,7 +319,7 @@ impl Viewer {
     ) {
         let LockStep { lock, thread, kind } = step;
         self.lock(lock, at);
-        let threads = self.locks.entry(lock).or_default();
+        let Some(threads) = self.locks.get_mut(&lock) else { return };
         if !threads.contains(&thread) {
             // A thread that finds no room is told of with nothing: so nothing of it is missing.
             if threads.len() >= MOST_LOCK_THREADS {
@@ -315,8 +349,9 @@ impl Viewer {
                 };
                 drop(self.writer.begin(kind).u32(thread).u32(lock.0).i64(time));
                 if let Some(location) = location {
+                    let location = self.place(location);
                     let mark = self.writer.begin(Kind::LockMark).u32(thread).u32(lock.0);
-                    drop(mark.u64(location.pointer()));
+                    drop(mark.u64(location));
                 }
             }
         }
@@ -351,7 +386,7 @@ impl Viewer {
     }
 
     pub(crate) fn frame(&mut self, set: SetId, begins: bool, at: Moment<'_>) {
-        let row = at.catalogue.set(set);
+        let Some(row) = at.catalogue.set(set) else { return };
         let kind = match (row.continuous, begins) {
             (true, true) => Kind::FrameMark,
             // It ends where the next begins.
@@ -375,9 +410,10 @@ impl Viewer {
                 drop(self.writer.begin(Kind::GpuContextName).u8(context));
             }
         }
+        let location = self.place(location);
         let began = self.writer.difference(Family::Serial, cpu[0]);
         let begin = self.writer.begin(Kind::GpuZoneBeginSerial).i64(began).u32(thread);
-        drop(begin.u16(0).u8(context).u64(location.pointer()));
+        drop(begin.u16(0).u8(context).u64(location));
         let ended = self.writer.difference(Family::Serial, cpu[1]);
         let end = self.writer.begin(Kind::GpuZoneEndSerial).i64(ended).u32(thread);
         drop(end.u16(1).u8(context));

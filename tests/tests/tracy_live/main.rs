@@ -3,5 +3,6 @@
 mod connection;
 mod expected;
 mod hostile;
+mod many;
 mod named;
 mod replayed;

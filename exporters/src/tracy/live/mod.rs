@@ -10,6 +10,7 @@
 
 mod code;
 mod names;
+mod room;
 mod rows;
 mod things;
 mod zones;
@@ -27,12 +28,14 @@ use syscollect_model::{
     Slice, StackId, Switch, SymbolTable, Tables, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
-use syscollect_tracy_protocol::{CpuRow, Host, Limits, Session};
+use syscollect_tracy_protocol::{CpuRow, EndedRow, Host, Limits, Session};
 use things::{EndedJob, NamedObjects};
 use zones::LiveZones;
 
 /// From one value of the load to the next, nanoseconds.
 const LOAD_STEP: u64 = 100_000_000;
+/// How often it is said what gave way.
+const TOLD_EVERY: u64 = 1_000_000_000;
 const GREY: u32 = 0xaa_aaaa;
 const RED: u32 = 0xff_5555;
 
@@ -60,6 +63,8 @@ pub struct TracyLive {
     code: LiveCode,
     things: NamedObjects,
     load: Load,
+    /// When it was last said which rows gave way to others.
+    rows_told: Option<Time>,
 }
 
 impl Default for TracyLive {
@@ -80,6 +85,7 @@ impl TracyLive {
             code: LiveCode::default(),
             things: NamedObjects::default(),
             load: Load::default(),
+            rows_told: None,
         }
     }
 
@@ -259,8 +265,10 @@ impl TracyLive {
         let catalogue = &mut self.session.catalogue;
         let lock = self.things.lock(event.lock, catalogue, &mut self.zones, tables);
         let location = event.location;
-        let location = location.map(|location| self.zones.place(Some(location), catalogue, tables));
-        let shared = event.shared && catalogue.lock(lock).shared;
+        let process = tables.thread(event.thread).process;
+        let location =
+            location.map(|location| self.zones.place(Some(location), process, catalogue, tables));
+        let shared = event.shared && catalogue.lock(lock).is_some_and(|lock| lock.shared);
         self.tell(time, tracy::Event::Lock { lock, thread, action, shared, location });
     }
 
@@ -283,6 +291,34 @@ impl TracyLive {
         let ended = EndedJob { track, thread, end: time, job };
         if let Some(job) = self.things.job(ended, catalogue, tables) {
             self.tell(time, tracy::Event::Job(Box::new(job)));
+        }
+    }
+
+    /// Tells of rows that gave way to others, and now and then how many these were.
+    #[cold]
+    fn end_rows(&mut self, time: Time) {
+        let mut ended = std::mem::take(&mut self.things.ended);
+        ended.append(&mut self.zones.ended);
+        ended.extend(self.rows.gave_way.drain(..).map(EndedRow::Thread));
+        ended.into_iter().for_each(|row| self.tell(time, tracy::Event::Ended(row)));
+        let is_due = self.rows_told.is_none_or(|last| time.0.saturating_sub(last.0) >= TOLD_EVERY);
+        if !is_due {
+            return;
+        }
+        self.rows_told = Some(time);
+        let NamedObjects { plots, sets, locks, pools, .. } = &mut self.things;
+        let counts = [
+            ("plots", plots.take_gave_way()),
+            ("sets of frames", sets.take_gave_way()),
+            ("locks", locks.take_gave_way()),
+            ("pools of memory", pools.take_gave_way()),
+            ("tracks", self.rows.take_gave_way()),
+            ("source locations", self.zones.locations.take_gave_way()),
+        ];
+        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            let text = format!("{count} {what} gave way to others: there are too many");
+            let importance = Importance::own(Severity::Warning);
+            self.message(time, words(rows::OWN_ROW, &text, Some(RED), importance));
         }
     }
 
@@ -355,7 +391,17 @@ impl Exporter for TracyLive {
                 let text = format!("is named {}", tables.strings.get(*name));
                 self.lifecycle(*thread, time, text, tables);
             }
-            Event::ThreadEnd(thread) => self.lifecycle(*thread, time, "ends".into(), tables),
+            Event::ThreadEnd(thread) => {
+                self.lifecycle(*thread, time, "ends".into(), tables);
+                if let Some(ended) = self.rows.ended(*thread, tables) {
+                    self.tell(time, tracy::Event::Ended(EndedRow::Thread(ended)));
+                }
+            }
+            Event::ProcessEnd(process) => {
+                self.things.process_ended(*process);
+                self.zones.locations.ended(*process);
+                self.rows.process_ended(*process);
+            }
             Event::ProcessExec(process, name) => {
                 if let Some(thread) = self.rows.first_of(*process, tables) {
                     self.rows.renamed(thread, &mut self.session.catalogue, tables);
@@ -370,10 +416,11 @@ impl Exporter for TracyLive {
             Event::RecordingEnd(_) => self.tell(time, tracy::Event::Gap(None)),
             // Only switches say from when on; their first threads say so; the next CPU says so of
             // moves.
-            Event::Asleep(..)
-            | Event::ProcessStart(_)
-            | Event::ProcessEnd(_)
-            | Event::Migration(_) => {}
+            Event::Asleep(..) | Event::ProcessStart(_) | Event::Migration(_) => {}
+        }
+        let has_ended = !self.things.ended.is_empty() || !self.zones.ended.is_empty();
+        if has_ended || !self.rows.gave_way.is_empty() {
+            self.end_rows(time);
         }
         Ok(())
     }

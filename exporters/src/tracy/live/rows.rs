@@ -1,12 +1,18 @@
 //! Which of the viewer's threads stands for what.
 
+use super::room::SharedRoom;
 use crate::tracy::FirstThreads;
 use crate::tracy::rows::{self, RowOwner};
 use crate::tracy::strings::clean;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use syscollect_model::{ProcessId, Scope, Tables, ThreadId, TrackId, TrackKind, TrackRole};
 use syscollect_tracy_protocol::{Catalogue, ThreadRow};
 
+/// Rows of what is no thread, at a time.
+const MOST_OTHERS: usize = 1 << 14;
+/// Threads that have ended and whose names are kept.
+const MOST_ENDED: usize = 1 << 16;
 /// The row of what syscollect says itself; others that are no thread follow. No thread of a machine
 /// has such an id.
 pub(super) const OWN_ROW: u32 = 0xf000_0000;
@@ -16,11 +22,19 @@ pub(super) const OWN_ROW: u32 = 0xf000_0000;
 pub(super) struct LiveRows {
     /// Threads that have names, by [`ThreadId`].
     named: Vec<bool>,
-    others: FxHashMap<RowOwner, u32>,
+    others: SharedRoom<RowOwner, u32>,
+    /// The number of the next of these.
+    next: u32,
+    /// Rows that gave way to others, and were not told so.
+    pub(super) gave_way: Vec<u32>,
     /// The track that is on its thread's own row.
     on_threads: FxHashMap<ThreadId, TrackId>,
     tracks: FxHashMap<TrackId, u32>,
     first: FirstThreads,
+    /// Who has an id, or had it last.
+    of_ids: FxHashMap<u32, ThreadId>,
+    /// Threads that have ended and whose names a viewer may still ask for, the earliest first.
+    ended: VecDeque<ThreadId>,
 }
 
 impl LiveRows {
@@ -30,10 +44,14 @@ impl LiveRows {
         catalogue.name_thread(OWN_ROW, row);
         Self {
             named: Vec::new(),
-            others: FxHashMap::default(),
+            others: SharedRoom::new(MOST_OTHERS),
+            next: OWN_ROW + 1,
+            gave_way: Vec::new(),
             on_threads: FxHashMap::default(),
             tracks: FxHashMap::default(),
             first: FirstThreads::default(),
+            of_ids: FxHashMap::default(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -62,7 +80,30 @@ impl LiveRows {
         }
         self.named[thread.index()] = true;
         let row = thread_row(RowOwner::Thread(thread), tables);
-        catalogue.name_thread(tables.thread(thread).tid, row);
+        let tid = tables.thread(thread).tid;
+        self.of_ids.insert(tid, thread);
+        catalogue.name_thread(tid, row);
+    }
+
+    /// A thread has ended; the number of an earlier one whose names are forgotten now.
+    pub(super) fn ended(&mut self, thread: ThreadId, tables: &Tables) -> Option<u32> {
+        self.ended.push_back(thread);
+        if self.ended.len() <= MOST_ENDED {
+            return None;
+        }
+        let earliest = self.ended.pop_front()?;
+        if let Some(named) = self.named.get_mut(earliest.index()) {
+            *named = false;
+        }
+        if let Some(track) = self.on_threads.remove(&earliest) {
+            self.tracks.remove(&track);
+        }
+        let tid = tables.thread(earliest).tid;
+        // Its id may be another's by now.
+        (self.of_ids.get(&tid) == Some(&earliest)).then(|| {
+            self.of_ids.remove(&tid);
+            tid
+        })
     }
 
     /// The first thread of a process.
@@ -77,11 +118,30 @@ impl LiveRows {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> u32 {
-        let next = OWN_ROW + 1 + self.others.len() as u32;
-        *self.others.entry(owner).or_insert_with(|| {
-            catalogue.name_thread(next, thread_row(owner, tables));
-            next
-        })
+        if let Some(row) = self.others.get(owner) {
+            return row;
+        }
+        let row = self.next;
+        // Behind the last number the first are of long ago.
+        self.next = row.checked_add(1).unwrap_or(OWN_ROW + 1);
+        catalogue.name_thread(row, thread_row(owner, tables));
+        let process = rows::process(owner, tables).unwrap_or(Tables::IDLE_PROCESS);
+        let gave_way = self.others.add(owner, row, process);
+        if !gave_way.is_empty() {
+            self.tracks.retain(|_, row| !gave_way.contains(row));
+            self.gave_way.extend(gave_way);
+        }
+        row
+    }
+
+    /// A process has ended: its rows go first.
+    pub(super) fn process_ended(&mut self, process: ProcessId) {
+        self.others.ended(process);
+    }
+
+    /// How many rows gave way since the last call.
+    pub(super) fn take_gave_way(&mut self) -> u64 {
+        self.others.take_gave_way()
     }
 
     /// The row of what lies on a track.

@@ -1,6 +1,7 @@
 //! Plots, sets of frames, locks, pools of memory and contexts of GPUs: what has a name and a
 //! number.
 
+use super::room::SharedRoom;
 use super::zones::LiveZones;
 use crate::tracy::gpu::{JobLabel, job_label};
 use crate::tracy::rows::scoped_name;
@@ -11,19 +12,50 @@ use syscollect_model::{
     GpuJob, LockId, ProcessId, Scope, StringId, Tables, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
-use syscollect_tracy_protocol::{Catalogue, Job, LocationRow, LockRow, PlotRow, SetRow, TextId};
+use syscollect_tracy_protocol::{
+    Catalogue, EndedRow, Job, LocationRow, LockRow, PlotRow, SetRow, TextId,
+};
+
+/// Plots at a time; a viewer's lists are of no use long before.
+const MOST_PLOTS: usize = 8_192;
+/// Sets of frames.
+const MOST_SETS: usize = 1_024;
+/// Locks.
+const MOST_LOCKS: usize = 32_768;
+/// Pools of memory.
+const MOST_POOLS: usize = 8_192;
+/// Names whose uses are counted: those of all that there may be at a time, several times.
+const MOST_NAMES: usize = 1 << 17;
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct NamedObjects {
-    plots: FxHashMap<TrackId, tracy::PlotId>,
-    sets: FxHashMap<TrackId, tracy::SetId>,
+    pub(super) plots: SharedRoom<TrackId, tracy::PlotId>,
+    pub(super) sets: SharedRoom<TrackId, tracy::SetId>,
     has_main_set: bool,
-    locks: FxHashMap<LockId, tracy::LockId>,
-    pools: FxHashMap<(ProcessId, Option<StringId>), TextId>,
+    pub(super) locks: SharedRoom<LockId, tracy::LockId>,
+    pub(super) pools: SharedRoom<(ProcessId, Option<StringId>), TextId>,
     contexts: FxHashMap<TrackId, Option<Context>>,
     /// How often a name was used.
     names: FxHashMap<String, u32>,
+    /// What gave way to others, and was not told so.
+    pub(super) ended: Vec<EndedRow>,
+}
+
+impl Default for NamedObjects {
+    fn default() -> Self {
+        let (has_main_set, contexts, names, ended) = Default::default();
+        Self {
+            plots: SharedRoom::new(MOST_PLOTS),
+            sets: SharedRoom::new(MOST_SETS),
+            has_main_set,
+            locks: SharedRoom::new(MOST_LOCKS),
+            pools: SharedRoom::new(MOST_POOLS),
+            contexts,
+            names,
+            ended,
+        }
+    }
 }
 
 /// A context of a GPU.
@@ -50,19 +82,24 @@ impl NamedObjects {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::PlotId {
-        if let Some(plot) = self.plots.get(&track) {
-            return *plot;
+        if let Some(plot) = self.plots.get(track) {
+            return plot;
         }
         let (format, name) = plots::describe(track, tables);
         let name = self.unique(&name, catalogue);
         let plot = catalogue.add_plot(PlotRow { name, format, is_step: true });
-        self.plots.insert(track, plot);
+        let gave_way = self.plots.add(track, plot, owner(track, tables));
+        self.ended.extend(gave_way.into_iter().map(EndedRow::Plot));
         plot
     }
 
     /// A name that nothing else of its kind has: the viewer would make one of two.
     fn unique(&mut self, name: &str, catalogue: &mut Catalogue) -> TextId {
         let name = short_name(name);
+        if self.names.len() >= MOST_NAMES {
+            // What is shown by then has its name; what comes may have one that ended long ago.
+            self.names.clear();
+        }
         let times = self.names.entry(name.clone()).or_default();
         *times += 1;
         match *times {
@@ -77,8 +114,8 @@ impl NamedObjects {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::SetId {
-        if let Some(set) = self.sets.get(&track) {
-            return *set;
+        if let Some(set) = self.sets.get(track) {
+            return set;
         }
         let row = tables.track(track);
         let continuous = matches!(row.kind, TrackKind::Frames { continuous: true, .. });
@@ -90,7 +127,8 @@ impl NamedObjects {
         };
         let name = (!is_main).then(|| self.unique(&name, catalogue));
         let set = catalogue.add_set(SetRow { name, continuous });
-        self.sets.insert(track, set);
+        let gave_way = self.sets.add(track, set, owner(track, tables));
+        self.ended.extend(gave_way.into_iter().map(EndedRow::Set));
         set
     }
 
@@ -101,15 +139,27 @@ impl NamedObjects {
         zones: &mut LiveZones,
         tables: &Tables,
     ) -> tracy::LockId {
-        *self.locks.entry(lock).or_insert_with(|| {
-            let row = tables.lock(lock);
-            let name = match tables.strings.get(row.name) {
-                "" => None,
-                name => Some(catalogue.text(&short_name(name))),
-            };
-            let location = zones.place(row.location, catalogue, tables);
-            catalogue.add_lock(LockRow { name, location, shared: row.shared })
-        })
+        if let Some(lock) = self.locks.get(lock) {
+            return lock;
+        }
+        let row = tables.lock(lock);
+        let name = match tables.strings.get(row.name) {
+            "" => None,
+            name => Some(catalogue.text(&short_name(name))),
+        };
+        let location = zones.place(row.location, row.process, catalogue, tables);
+        let number = catalogue.add_lock(LockRow { name, location, shared: row.shared });
+        let gave_way = self.locks.add(lock, number, row.process);
+        self.ended.extend(gave_way.into_iter().map(EndedRow::Lock));
+        number
+    }
+
+    /// A process has ended: what is its goes first.
+    pub(super) fn process_ended(&mut self, process: ProcessId) {
+        self.plots.ended(process);
+        self.sets.ended(process);
+        self.locks.ended(process);
+        self.pools.ended(process);
     }
 
     /// The name of a pool of memory.
@@ -119,8 +169,8 @@ impl NamedObjects {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> TextId {
-        if let Some(name) = self.pools.get(&pool) {
-            return *name;
+        if let Some(name) = self.pools.get(pool) {
+            return name;
         }
         let (process, name) = pool;
         let row = tables.process(process);
@@ -130,7 +180,9 @@ impl NamedObjects {
             Some(name) => format!("{whose} {}", tables.strings.get(name)),
         };
         let name = self.unique(&name, catalogue);
-        self.pools.insert(pool, name);
+        catalogue.add_pool(name);
+        let gave_way = self.pools.add(pool, name, process);
+        self.ended.extend(gave_way.into_iter().map(EndedRow::Pool));
         name
     }
 
@@ -159,6 +211,15 @@ impl NamedObjects {
         let submitted = submitted.or(queued).unwrap_or(began);
         let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
         Some(Job { context: context.number, thread, location, cpu, gpu: [began, end] })
+    }
+}
+
+/// Whose a track is; the idle process for what is the machine's.
+pub(super) fn owner(track: TrackId, tables: &Tables) -> ProcessId {
+    match tables.track(track).scope {
+        Scope::Process(process) => process,
+        Scope::Thread(thread) => tables.thread(thread).process,
+        Scope::Machine(_) | Scope::Cpu(_) => Tables::IDLE_PROCESS,
     }
 }
 

@@ -1,14 +1,19 @@
 //! What zones say, and where they come from.
 
+use super::room::SharedRoom;
+use super::things::owner;
 use crate::labels;
 use crate::tracy::strings::{clean, clean_lines};
 use crate::tracy::zones::UNFINISHED;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fields, LocationId, Slice, SliceUpdate, StringId, Tables, TrackId, amend_fields,
+    Fields, LocationId, ProcessId, Slice, SliceUpdate, StringId, Tables, TrackId, amend_fields,
 };
 use syscollect_tracy_protocol as tracy;
-use syscollect_tracy_protocol::{Catalogue, LocationRow, ZoneWords};
+use syscollect_tracy_protocol::{Catalogue, EndedRow, LocationRow, ZoneWords};
+
+/// Source locations at a time.
+const MOST_LOCATIONS: usize = 24_000;
 
 /// Names that zones of one source location may have before they share its location: names that are
 /// made at run time must not use up all of them.
@@ -26,18 +31,27 @@ struct OpenZone {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct LocationKey {
+pub(super) struct LocationKey {
     name: Option<StringId>,
     location: Option<LocationId>,
     color: u32,
 }
 
 /// The zones of all tracks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LiveZones {
     open: FxHashMap<TrackId, Vec<OpenZone>>,
-    locations: FxHashMap<LocationKey, tracy::LocationId>,
+    pub(super) locations: SharedRoom<LocationKey, tracy::LocationId>,
     names: FxHashMap<LocationId, u16>,
+    /// What gave way to others, and was not told so.
+    pub(super) ended: Vec<EndedRow>,
+}
+
+impl Default for LiveZones {
+    fn default() -> Self {
+        let (open, names, ended) = Default::default();
+        Self { open, locations: SharedRoom::new(MOST_LOCATIONS), names, ended }
+    }
 }
 
 impl LiveZones {
@@ -52,9 +66,10 @@ impl LiveZones {
         // Black is not no colour.
         let color = slice.color.map_or(0, |color| color.max(1));
         let key = LocationKey { name: Some(slice.name), location: slice.location, color };
-        let is_shared = !self.locations.contains_key(&key) && self.has_many_names(slice.location);
+        let is_new = self.locations.get(key).is_none();
+        let is_shared = is_new && self.has_many_names(slice.location);
         let key = if is_shared { LocationKey { name: None, ..key } } else { key };
-        let location = self.location(key, catalogue, tables);
+        let location = self.location(key, owner(track, tables), catalogue, tables);
         let has_own_name = is_shared || slice.number.is_some();
         let open = self.open.entry(track).or_default();
         open.push(OpenZone {
@@ -81,19 +96,24 @@ impl LiveZones {
     pub(super) fn place(
         &mut self,
         location: Option<LocationId>,
+        owner: ProcessId,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
-        self.location(LocationKey { name: None, location, color: 0 }, catalogue, tables)
+        self.location(LocationKey { name: None, location, color: 0 }, owner, catalogue, tables)
     }
 
     fn location(
         &mut self,
         key: LocationKey,
+        owner: ProcessId,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
-        *self.locations.entry(key).or_insert_with(|| {
+        if let Some(known) = self.locations.get(key) {
+            return known;
+        }
+        let location = {
             let text = |text| clean(tables.strings.get(text)).into_owned();
             let name = key.name.map(|name| catalogue.text(&text(name)));
             let place = key.location.map(|location| tables.location(location));
@@ -102,7 +122,15 @@ impl LiveZones {
             let [function, file] = [function, file].map(|text| catalogue.text(&text));
             let line = place.map_or(0, |place| place.line);
             catalogue.location(LocationRow { name, function, file, line, color: key.color })
-        })
+        };
+        let gave_way = self.locations.add(key, location, owner);
+        // Of two keys that look the same one may stay.
+        let gave_way = gave_way.into_iter().filter(|gone| *gone != location);
+        self.ended.extend(gave_way.map(EndedRow::Location));
+        if self.names.len() > 2 * MOST_LOCATIONS {
+            self.names.clear();
+        }
+        location
     }
 
     /// More is known of the innermost zone.

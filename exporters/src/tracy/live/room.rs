@@ -1,0 +1,173 @@
+//! Room for what viewers are told of by numbers: of plots, locks and the like there may be any
+//! number, and a recording may go on for weeks.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::hash::Hash;
+use syscollect_model::{ProcessId, Tables};
+
+/// One in so many gives way at a time where there is no room.
+const PART: usize = 8;
+
+/// What a number is known of.
+#[derive(Debug)]
+struct KnownRow<V> {
+    value: V,
+    owner: ProcessId,
+    /// When it was used last, counted in uses.
+    used: u64,
+}
+
+/// Numbers of rows, of which there are so many at most. Where one more comes, rows of processes
+/// that have ended give way, and else rows of the process that has most, the least recently used
+/// first; those of the machine itself last.
+#[derive(Debug)]
+pub(super) struct SharedRoom<K, V> {
+    most: usize,
+    known: FxHashMap<K, KnownRow<V>>,
+    /// How many of them are of whom.
+    counts: FxHashMap<ProcessId, usize>,
+    /// Who of these has ended.
+    ended: FxHashSet<ProcessId>,
+    uses: u64,
+    /// How many rows gave way.
+    gave_way: u64,
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
+    /// Without rows.
+    pub(super) fn new(most: usize) -> Self {
+        let (known, counts, ended) = Default::default();
+        Self { most, known, counts, ended, uses: 0, gave_way: 0 }
+    }
+
+    /// The row's number, which is used now.
+    pub(super) fn get(&mut self, key: K) -> Option<V> {
+        let known = self.known.get_mut(&key)?;
+        self.uses += 1;
+        known.used = self.uses;
+        Some(known.value)
+    }
+
+    /// Adds a row; what gives way for it.
+    pub(super) fn add(&mut self, key: K, value: V, owner: ProcessId) -> Vec<V> {
+        let gives_way = match self.known.len() < self.most {
+            true => Vec::new(),
+            false => self.make_room(),
+        };
+        self.uses += 1;
+        self.known.insert(key, KnownRow { value, owner, used: self.uses });
+        *self.counts.entry(owner).or_default() += 1;
+        gives_way
+    }
+
+    /// The process has ended.
+    pub(super) fn ended(&mut self, owner: ProcessId) {
+        // Of most processes there is nothing.
+        if self.counts.contains_key(&owner) {
+            self.ended.insert(owner);
+        }
+    }
+
+    /// How many rows gave way since the last call.
+    pub(super) fn take_gave_way(&mut self) -> u64 {
+        std::mem::take(&mut self.gave_way)
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> Vec<V> {
+        let mut candidates = self.rows_of(|owner| self.ended.contains(&owner));
+        if candidates.is_empty() {
+            let is_program = |owner: &ProcessId| *owner != Tables::IDLE_PROCESS;
+            let most =
+                self.counts.iter().max_by_key(|(owner, rows)| (is_program(owner), **rows, owner.0));
+            let most = most.map(|(owner, _)| *owner);
+            candidates = self.rows_of(|owner| Some(owner) == most);
+        }
+        candidates.sort_unstable_by_key(|(used, _)| *used);
+        candidates.truncate((self.most / PART).max(1));
+        let gives_way = candidates.iter().filter_map(|(_, key)| self.known.remove(key));
+        let gives_way: Vec<KnownRow<V>> = gives_way.collect();
+        for KnownRow { owner, .. } in &gives_way {
+            if let Some(rows) = self.counts.get_mut(owner) {
+                *rows -= 1;
+            }
+        }
+        self.counts.retain(|_, rows| *rows > 0);
+        let counts = &self.counts;
+        self.ended.retain(|owner| counts.contains_key(owner));
+        self.gave_way += gives_way.len() as u64;
+        gives_way.into_iter().map(|row| row.value).collect()
+    }
+
+    /// When rows of some owners were used last, and which they are.
+    fn rows_of(&self, is_one: impl Fn(ProcessId) -> bool) -> Vec<(u64, K)> {
+        let rows = self.known.iter().filter(|(_, row)| is_one(row.owner));
+        rows.map(|(key, row)| (row.used, *key)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HONEST: ProcessId = ProcessId(1);
+    const HOSTILE: ProcessId = ProcessId(2);
+
+    #[test]
+    fn who_adds_rows_without_end_loses_its_own_and_nobody_elses() {
+        let mut room = SharedRoom::new(64);
+        (0..10).for_each(|key| drop(room.add(key, key, HONEST)));
+        drop(room.add(10, 10, Tables::IDLE_PROCESS));
+        let gave_way: Vec<u32> =
+            (1_000..100_000).flat_map(|key| room.add(key, key, HOSTILE)).collect();
+        assert!(gave_way.iter().all(|key| *key >= 1_000), "{:?}", gave_way.iter().min());
+        assert!((0..=10).all(|key| room.get(key) == Some(key)));
+        assert_eq!(room.take_gave_way(), gave_way.len() as u64);
+        assert!(room.known.len() <= 64);
+    }
+
+    #[test]
+    fn rows_of_ended_processes_go_first_and_those_that_were_used_last() {
+        let mut room = SharedRoom::new(16);
+        (0..4).for_each(|key| drop(room.add(key, key, HONEST)));
+        (4..16).for_each(|key| drop(room.add(key, key, HOSTILE)));
+        room.get(0);
+        room.ended(HONEST);
+        assert_eq!(room.add(16, 16, HOSTILE), [1, 2]);
+        room.add(17, 17, HOSTILE);
+        assert_eq!(room.add(18, 18, HOSTILE), [3, 0]);
+        room.add(19, 19, HOSTILE);
+        assert_eq!(room.add(20, 20, HOSTILE), [4, 5], "nobody else has ended");
+    }
+
+    proptest! {
+        /// What the room holds is what a list of all that was added and gave way says.
+        #[test]
+        fn rows_are_there_until_they_give_way(
+            steps in prop::collection::vec((0u32..200, 0u32..6, 0u32..8), 1..400),
+        ) {
+            let (mut room, mut model) = (SharedRoom::new(32), FxHashMap::default());
+            let mut ended = FxHashSet::default();
+            for (key, owner, kind) in steps {
+                let owner = ProcessId(owner);
+                if kind == 0 {
+                    room.ended(owner);
+                    ended.insert(owner);
+                } else if room.get(key).is_none() {
+                    prop_assert!(!model.contains_key(&key));
+                    let gives_way = room.add(key, key, owner);
+                    let dead = model.values().any(|owner| ended.contains(owner));
+                    let owners: FxHashSet<ProcessId> =
+                        gives_way.iter().filter_map(|key| model.remove(key)).collect();
+                    prop_assert!(owners.len() <= 1 || dead);
+                    model.insert(key, owner);
+                } else {
+                    prop_assert!(model.contains_key(&key));
+                }
+                prop_assert_eq!(room.known.len(), model.len());
+                prop_assert!(model.len() <= 32);
+            }
+        }
+    }
+}
