@@ -129,7 +129,8 @@ impl Lost {
 
     /// How much was lost. A Windows trace may lack whole buffers, and nobody knows how many events
     /// were in those; records of mappings and stacks are no events. Renames beyond a share are
-    /// those of a process that renames itself without end, and tell of nobody else.
+    /// those of a process that renames itself without end, and tell of nobody else; nor do items of
+    /// programs that are nothing, or more than their share.
     fn heading(&self, lost: u64, events: u64) -> String {
         let buffers = self.lost_of(|origin| *origin == LossOrigin::Buffers).min(lost);
         let beside: BTreeMap<&str, u64> = self
@@ -137,13 +138,12 @@ impl Lost {
             .filter(|loss| is_beside_events(&loss.origin))
             .map(|loss| (loss.origin.name(), self.lost_of(|origin| *origin == loss.origin)))
             .collect();
-        let renames = self
-            .against_the_users_will()
-            .filter(|loss| is_rename_beyond_share(loss))
-            .fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        let renames = self.lost_where(is_rename_beyond_share);
+        let own_items = self.lost_where(Loss::is_of_own_program);
         let of_events = lost
             .saturating_sub(buffers)
             .saturating_sub(renames)
+            .saturating_sub(own_items)
             .saturating_sub(beside.values().fold(0, |sum, more| sum.saturating_add(*more)));
         let mut parts = Vec::new();
         if of_events > 0 && buffers == 0 {
@@ -164,9 +164,15 @@ impl Lost {
         if renames > 0 {
             parts.push(format!("{} renames beyond their processes' shares", grouped(renames)));
         }
-        let no_event = match (of_events, buffers, renames) {
-            (0, 0, 0) => ", and no event",
-            (0, 0, _) => ", and no other event",
+        if own_items > 0 {
+            parts.push(format!(
+                "{} items of programs that mean nothing or are beyond their shares",
+                grouped(own_items)
+            ));
+        }
+        let no_event = match (of_events, buffers, renames, own_items) {
+            (0, 0, 0, 0) => ", and no event",
+            (0, 0, ..) => ", and no other event",
             _ => "",
         };
         parts.join(" and ") + no_event
@@ -177,7 +183,11 @@ impl Lost {
     }
 
     fn lost_of(&self, which: impl Fn(&LossOrigin) -> bool) -> u64 {
-        let lost = self.against_the_users_will().filter(|loss| which(&loss.origin));
+        self.lost_where(|loss| which(&loss.origin))
+    }
+
+    fn lost_where(&self, which: impl Fn(&Loss) -> bool) -> u64 {
+        let lost = self.against_the_users_will().filter(|loss| which(loss));
         lost.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
     }
 
@@ -297,6 +307,26 @@ mod tests {
         );
         assert!(at("buffer-full") < at("lane-full"));
         assert!(!text.contains("Lost: nothing"));
+    }
+
+    #[test]
+    fn what_a_program_wrote_too_much_is_no_loss_of_events() {
+        let beyond = Loss { user: Some(1001), ..loss("zones", LossCause::BeyondShare, 4_000_000) };
+        let text_of = |losses: Vec<Loss>| text(&lost(losses)).lines().next().map(str::to_owned);
+        assert_eq!(
+            text_of(vec![beyond.clone(), loss("zones", LossCause::Undecodable, 5)]).as_deref(),
+            Some(
+                "*** LOST 4,000,005 items of programs that mean nothing or are beyond their \
+                 shares, and no other event ***"
+            )
+        );
+        assert_eq!(
+            text_of(vec![beyond, loss("zones", LossCause::LaneFull, 1_000)]).as_deref(),
+            Some(
+                "*** LOST 1,000 of 100,000 events (1.00 %) and 4,000,000 items of programs that \
+                 mean nothing or are beyond their shares ***"
+            )
+        );
     }
 
     #[test]

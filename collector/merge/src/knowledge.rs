@@ -8,9 +8,11 @@ use crate::probes::table::ProbeTable;
 use crate::stacks::Resolver;
 use crate::tasks::TaskHistory;
 use crate::zones::InstrumentedPrograms;
+use crate::zones::gpu::reading::GpuReading;
 use std::sync::Arc;
 use syscollect_model::{ClockMap, MachineId, Tables};
 use syscollect_playback::AddedRows;
+use syscollect_store::CaptureReader;
 
 /// What is known before events are played: what they refer to.
 #[derive(Debug)]
@@ -28,6 +30,24 @@ pub(crate) struct Knowledge {
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
     pub(crate) earlier: RowsOfPlays,
+}
+
+impl Knowledge {
+    /// Reads the zones of GPUs, which playing takes, and says whose could not be held.
+    pub(crate) fn read_gpu_zones(&mut self, reader: &CaptureReader) {
+        if !self.programs.prescan.has_gpu_work {
+            return;
+        }
+        let Self { programs, clock, history, tables, .. } = self;
+        let (programmed, logs) = (programs.of_lanes(clock), &programs.logs);
+        let gpu = GpuReading { reader, programmed, logs, history, tables }.zones();
+        let beyond_share = gpu.notes(&programs.programs, tables, self.machine);
+        let notes = &mut tables.machines[usize::from(self.machine.0)].notes;
+        // An earlier play has said the same.
+        notes.retain(|note| !beyond_share.contains(note));
+        notes.extend(beyond_share);
+        programs.prescan.gpu = gpu;
+    }
 }
 
 /// What the numbers mean that records carry.

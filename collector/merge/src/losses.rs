@@ -26,6 +26,8 @@ struct LaneLosses {
     declared: BTreeMap<LossCause, u64>,
     /// How many of those are of programs of a user.
     of_users: BTreeMap<(LossCause, u32), u64>,
+    /// How many of what was read and could not be told are.
+    told_of_users: BTreeMap<(LossCause, u32), u64>,
     /// Reported by records of the lane: lost before the collector.
     reported: u64,
     /// Missing between the chunks that have headers.
@@ -139,6 +141,19 @@ impl Losses {
         entry.beyond_share = entry.beyond_share.saturating_add(count);
     }
 
+    /// Items that a program of this user wrote and that are nothing, or more than its share.
+    pub(crate) fn of_program(&mut self, user: Option<u32>, cause: LossCause, count: u64) {
+        let lane = Lane::new(LaneKind::Zone, 0);
+        match cause {
+            LossCause::BeyondShare => self.beyond_share(lane, count),
+            _ => self.undecodable(lane, count),
+        }
+        if let Some(user) = user.filter(|_| count > 0) {
+            let theirs = self.lane(lane).told_of_users.entry((cause, user)).or_default();
+            *theirs = theirs.saturating_add(count);
+        }
+    }
+
     /// Records that the lane's own records say were lost before them.
     pub(crate) fn reported(&mut self, lane: Lane, count: u64) {
         let entry = self.lane(lane);
@@ -249,9 +264,16 @@ impl LaneLosses {
     ) -> impl Iterator<Item = (Option<u32>, u64)> + use<> {
         let mut rows = Vec::new();
         let mut left = count;
-        for ((_, user), theirs) in self.of_users.range((cause, 0)..=(cause, u32::MAX)) {
-            let theirs = left.min(*theirs);
-            rows.push((Some(*user), theirs));
+        let mut of_users = BTreeMap::<u32, u64>::new();
+        for known in [&self.of_users, &self.told_of_users] {
+            for ((_, user), theirs) in known.range((cause, 0)..=(cause, u32::MAX)) {
+                let all = of_users.entry(*user).or_default();
+                *all = all.saturating_add(*theirs);
+            }
+        }
+        for (user, theirs) in of_users {
+            let theirs = left.min(theirs);
+            rows.push((Some(user), theirs));
             left -= theirs;
         }
         rows.push((None, left));

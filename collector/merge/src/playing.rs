@@ -42,8 +42,10 @@ impl<'a> Playing<'a> {
         let sources = Sources::new(KnownSources {
             tasks: take(&mut history.lifecycle),
             markers: take(&mut programs.prescan.markers),
-            gpu_zones: take(&mut programs.prescan.gpu_zones),
+            gpu_zones: take(&mut programs.prescan.gpu.zones),
         });
+        let mut losses = known.losses.clone();
+        take(&mut programs.prescan.gpu).count_losses(&programs.programs, &mut losses);
         let decoders = Decoders {
             scheduling: Scheduling::default(),
             counters: Counters::new(take(&mut known.numbered.counters)),
@@ -59,7 +61,7 @@ impl<'a> Playing<'a> {
             added: replace(&mut known.earlier.added, no_added_rows()),
             source: CaptureState {
                 resolver: take(&mut known.resolver),
-                losses: known.losses.clone(),
+                losses,
                 new_rows: take(&mut known.earlier.new_rows),
                 ..CaptureState::default()
             },
@@ -82,9 +84,8 @@ impl<'a> Playing<'a> {
             tracepoints: tracepoints.table,
             counters: counters.table,
         };
-        let KnownSources { tasks, markers, gpu_zones } = self.sources.into_parts();
-        known.history.lifecycle = tasks;
-        (known.programs.prescan.markers, known.programs.prescan.gpu_zones) = (markers, gpu_zones);
+        let KnownSources { tasks, markers, .. } = self.sources.into_parts();
+        (known.history.lifecycle, known.programs.prescan.markers) = (tasks, markers);
     }
 
     /// The next chunk of its lane. Lanes that hold no events are known already.

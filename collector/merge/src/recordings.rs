@@ -248,6 +248,7 @@ fn play_all<'a>(
     let mut parts: Vec<MergedRecording<'_, '_>> = Vec::new();
     for ((reader, known), nobody) in readers.iter().zip(&mut known).zip(nobody) {
         swap(&mut known.tables, shared.tables);
+        known.read_gpu_zones(reader);
         let output = Output::of_part(nobody, None, None);
         let mut playing = Playing::new(known, output);
         swap(&mut playing.engine.tables, shared.tables);

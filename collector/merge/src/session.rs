@@ -18,7 +18,6 @@ use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, Tasks};
 use crate::unwinding::Unwinder;
 use crate::zones::InstrumentedPrograms;
-use crate::zones::gpu::placed::GpuPlacing;
 use crate::zones::lifetimes::lifetimes_of;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
@@ -148,7 +147,6 @@ impl Session {
         }
         programs.lifetimes = lifetimes_of(&history, &tables);
         opening.prescan(&mut programs, &clock, &mut stacks, &tables);
-        programs.prescan.find_gpu_threads(&programs.programs, &history, &tables);
         programs.prescan.finish(&mut history, &mut tables);
         stacks.finish();
         if programs.prescan.stacks.is_empty() {
@@ -194,6 +192,7 @@ impl Session {
         exporter: &mut E,
         feed: impl FnOnce(&mut Playing<'_>) -> Result<(), Stopped>,
     ) -> Result<Played, E::Error> {
+        self.known.read_gpu_zones(&self.reader);
         stoppable(exporter, |exporter| {
             exporter.begin(&self.known.tables)?;
             let output = Output::of_part(exporter, self.held, None);
@@ -301,6 +300,7 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
+        self.known.read_gpu_zones(&self.reader);
         exporter.begin(&self.known.tables)?;
         let output = Output::of_part(exporter, from.max(self.held), to);
         let mut playing = Playing::new(&mut self.known, output);
@@ -504,10 +504,6 @@ impl SessionReader<'_> {
         let reader = self.reader;
         let mut prescanner = Prescanner { reader, programs, logs, lifetimes, clock, code, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
-        let undecodable = prescan.place_gpu_zones(&GpuPlacing { programs, logs, clock });
-        for (lane, count) in undecodable {
-            self.losses.undecodable(lane, count);
-        }
         known.prescan = prescan;
     }
 }

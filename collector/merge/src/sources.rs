@@ -42,14 +42,13 @@ impl Sources {
         Self { merge: Merge::new(sources) }
     }
 
-    /// What it was made of, and what was added.
+    /// What it was made of, and what was added; zones of GPUs are read for each play anew.
     pub(crate) fn into_parts(self) -> KnownSources {
         let mut known = KnownSources::default();
         for source in self.merge.into_lanes() {
             match source {
                 Source::Lifecycle(events) => known.tasks = events.items,
                 Source::Markers(placed) => known.markers = placed.items,
-                Source::GpuZones(placed) => known.gpu_zones = placed.items,
                 _ => {}
             }
         }

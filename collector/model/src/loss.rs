@@ -153,6 +153,13 @@ impl Loss {
         (loss.cpu, loss.cause, loss.user)
     }
 
+    /// Whether these are items that a program wrote and that are nothing, or more than its share:
+    /// they tell of nobody else.
+    pub fn is_of_own_program(&self) -> bool {
+        self.origin == LossOrigin::Lane(LaneKind::Zone)
+            && matches!(self.cause, LossCause::Undecodable | LossCause::BeyondShare)
+    }
+
     /// On which machine; what is lost of none of its CPUs counts for the first.
     pub fn machine(&self) -> MachineId {
         self.cpu.map_or(MachineId::FIRST, |cpu| cpu.machine)

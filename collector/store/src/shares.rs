@@ -64,7 +64,7 @@ impl ProducerShares {
     }
 
     /// The program with most of the user with most.
-    pub(crate) fn largest(&self) -> Option<Producer> {
+    pub fn largest(&self) -> Option<Producer> {
         let (&user, _) = self.of_users.iter().max_by_key(|(_, bytes)| **bytes)?;
         let programs = self.of_programs.iter().filter(|(producer, _)| producer.user == user);
         programs.max_by_key(|(_, bytes)| **bytes).map(|(producer, _)| *producer)

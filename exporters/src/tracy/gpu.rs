@@ -141,10 +141,6 @@ impl Gpus {
         } else {
             track
         };
-        if !self.contexts.contains_key(&track) && self.contexts.len() >= MAX_CONTEXTS {
-            self.refused += 1;
-            return;
-        }
         let location = self.location(job, shared);
         let context = self.contexts.entry(track).or_default();
         let mut query = 0;
@@ -177,6 +173,33 @@ impl Gpus {
             false => row.len(),
         };
         row.insert(place, zone);
+    }
+
+    /// All is known: leaves out what the file has no room for. Who has the fewest jobs of a process
+    /// goes first, so that no process has all the room.
+    pub(crate) fn fit(&mut self, locations: &mut Locations, tables: &Tables) {
+        if self.contexts.len() <= MAX_CONTEXTS {
+            return;
+        }
+        let mut contexts: Vec<_> =
+            self.contexts.iter().map(|(track, of)| (Reverse(zones(of)), *track)).collect();
+        contexts.sort_unstable();
+        let mut larger_of_scope = FxHashMap::<Scope, usize>::default();
+        let ranked = contexts.into_iter().map(|(zones, track)| {
+            let larger = larger_of_scope.entry(tables.track(track).scope).or_default();
+            let rank = *larger;
+            *larger += 1;
+            (rank, zones, track)
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_unstable();
+        for (_, _, track) in ranked.into_iter().skip(MAX_CONTEXTS) {
+            let Some(context) = self.contexts.remove(&track) else { continue };
+            for zone in context.threads.values().flatten() {
+                locations.uncount_gpu(zone.location);
+                self.refused += 1;
+            }
+        }
     }
 
     /// Jobs of rows that are left out go with them.

@@ -75,7 +75,8 @@ impl Limit {
                  for: record a shorter time (-d)"
             }
             Self::Gpus => {
-                "GPU jobs on queues beyond the first 255, all that a .tracy file has room for"
+                "GPU jobs on queues that have the fewest of their process: a .tracy file has room \
+                 for 255 queues"
             }
             Self::GpuNotes => {
                 "GPU jobs have no notes: a .tracy file has room for those of 65,535 jobs of a queue; record a shorter \

@@ -406,6 +406,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
         } else {
             Vec::new()
         };
+        let Collected { gpus, slices, .. } = &mut self.collected;
+        gpus.fit(&mut slices.shared.locations, tables);
         self.cuts.add(Limit::Threads, self.collected.fit(last));
         self.collected.make_visible();
         self.write(recorder, usage, tables)

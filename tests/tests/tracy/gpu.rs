@@ -4,7 +4,8 @@ use crate::scenario::{Scenario, ZERO};
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, StringId, ThreadId, Time, Track,
+    TrackId, TrackKind, Value,
 };
 use syscollect_tests::tracy_reader::{GpuContext, GpuZone, SourceLocation};
 
@@ -220,7 +221,7 @@ fn queues_and_notes_beyond_the_room_of_the_file_are_told() {
     let (trace, cuts) = scenario.read_cut();
     assert_eq!(trace.gpus.len(), 255);
     assert!(
-        cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues beyond the first 255"),
+        cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues that have the fewest"),
         "{cuts:?}"
     );
 
@@ -233,6 +234,36 @@ fn queues_and_notes_beyond_the_room_of_the_file_are_told() {
     let zones = &scenario.read_layout(TracyLayout::V0_13).gpus[0].threads[&5];
     assert_eq!(zones.iter().filter(|zone| zone.notes.is_empty()).count(), 65_599 - 65_535);
     assert_eq!(scenario.bytes().1, [""; 0], "the oldest layout has no notes that could be missing");
+}
+
+#[test]
+fn a_process_with_queues_without_end_leaves_room_for_those_of_others() {
+    let mut scenario = Scenario::new(1);
+    let (hostile, game) = (scenario.task(5, "hostile"), scenario.task(6, "game"));
+    let render = scenario.name("Render");
+    let queue_of = |scenario: &mut Scenario, thread, name: &str| {
+        let (scope, name) =
+            (Scope::Process(scenario.tables.thread(thread).process), scenario.name(name));
+        scenario.tables.add_track(Track { scope, name, kind: TrackKind::GpuQueue })
+    };
+    for number in 0..300 {
+        let queue = queue_of(&mut scenario, hostile, &format!("one job {number}"));
+        at(&mut scenario, number + 1, queue, job(render, hostile, [number + 1; 3]));
+    }
+    for (number, jobs) in [(1, 1), (2, 3), (3, 2)] {
+        let queue = queue_of(&mut scenario, game, &format!("queue {number}"));
+        for job_at in (number * 1000..).step_by(10).take(jobs) {
+            at(&mut scenario, job_at, queue, job(render, game, [job_at; 3]));
+        }
+    }
+    let (trace, cuts) = scenario.read_cut();
+    assert_eq!(trace.gpus.len(), 255);
+    let names = names(&trace.gpus);
+    for number in 1..=3 {
+        let queue = format!("queue {number}");
+        assert!(names.iter().any(|name| name.ends_with(&queue)), "{names:?}");
+    }
+    assert!(cuts[0].starts_with("48 GPU jobs"), "{cuts:?}");
 }
 
 #[test]

@@ -96,6 +96,12 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The items of a group behind its first.
+pub(crate) fn own_attributes(words: &[u64]) -> &[u64] {
+    let own = words.first().and_then(|first| item_words(*first));
+    own.and_then(|own| words.get(own..)).unwrap_or_default()
+}
+
 /// The attribute at the beginning of these words.
 fn attribute(words: &[u64]) -> Option<Attribute> {
     match Item::decode(words)? {

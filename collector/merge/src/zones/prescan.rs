@@ -7,11 +7,10 @@ use crate::chunk_queue::FromFile;
 use crate::stacks::Stacks;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
-use crate::zones::gpu::placed::{self, GpuPlacing, PlacedGpuZone};
-use crate::zones::gpu::written::{GpuGroup, WrittenGpuWork};
+use crate::zones::gpu::placed::PlacedGpuZones;
 use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
-use crate::zones::parts::{ItemPart, Parts};
+use crate::zones::parts::{ItemPart, Parts, own_attributes};
 use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, WrittenStack};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -60,10 +59,10 @@ pub(crate) struct Prescan {
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
-    /// What was written of GPUs, until it has [times](Self::gpu_zones).
-    pub(crate) gpu_work: WrittenGpuWork,
-    /// By ascending ticks.
-    pub(crate) gpu_zones: Vec<PlacedGpuZone>,
+    /// Something was written of GPUs.
+    pub(crate) has_gpu_work: bool,
+    /// Read for each play anew.
+    pub(crate) gpu: PlacedGpuZones,
     /// Who writes to each lane.
     pub(crate) owners: FxHashMap<Lane, LaneOwners>,
     /// The last name of each thread: by lane and owner.
@@ -123,8 +122,7 @@ impl Prescanner<'_> {
         }
     }
 
-    /// A marker at another time, which is limited to the life of the thread that places it; or
-    /// what is said of a GPU.
+    /// A marker at another time, which is limited to the life of the thread that places it.
     #[inline]
     fn placed(
         &self,
@@ -136,11 +134,7 @@ impl Prescanner<'_> {
         prescan: &mut Prescan,
     ) {
         let Some(Item::Stamped { event, .. }) = Item::decode(words) else { return };
-        if let Event::Gpu(event) = event {
-            let attribute_words = own_attributes(words);
-            let group = GpuGroup { lane, ticks: stamped, owner: *owner, attribute_words };
-            return prescan.gpu_work.add(group, event);
-        }
+        prescan.has_gpu_work |= matches!(event, Event::Gpu(_));
         let Event::MarkerAt { schema, phase, at, tid } = event else { return };
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
@@ -207,12 +201,6 @@ pub(crate) fn crash_instruction(words: &[u64]) -> Option<u64> {
     }
 }
 
-/// The items of a group behind its first.
-fn own_attributes(words: &[u64]) -> &[u64] {
-    let own = words.first().and_then(|first| item_words(*first));
-    own.and_then(|own| words.get(own..)).unwrap_or_default()
-}
-
 /// Whether stacks or names of threads are among these items.
 fn has_attributes(mut words: &[u64]) -> bool {
     while let Some(first) = words.first() {
@@ -241,24 +229,6 @@ fn thread_name(part: &ItemPart, log: &Log, tables: &Tables) -> Option<String> {
 }
 
 impl Prescan {
-    /// Gives what was written of GPUs times: how many items mean nothing, by lane.
-    pub(crate) fn place_gpu_zones(&mut self, placing: &GpuPlacing<'_>) -> FxHashMap<Lane, u64> {
-        self.gpu_zones = placing.place(&mut self.gpu_work);
-        self.gpu_work.take_undecodable()
-    }
-
-    /// Says of zones of GPUs who submitted them.
-    pub(crate) fn find_gpu_threads(
-        &mut self,
-        programs: &Programs,
-        history: &TaskHistory,
-        tables: &Tables,
-    ) {
-        if !self.gpu_zones.is_empty() {
-            placed::find_threads(&mut self.gpu_zones, programs, history, tables);
-        }
-    }
-
     /// Sorts what was found; names go to the rows of their threads.
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
         self.is_whole = true;

@@ -4,17 +4,26 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::{ClockMap, ClockSource, ProgramTicks, SessionInfo, Ticks};
 use syscollect_records::Stamp;
-use syscollect_store::ClientDefinition;
+use syscollect_store::{ClientDefinition, Producer};
 
 /// Instrumented programs by the number that chunks carry.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    pids: FxHashMap<u32, (u32, bool)>,
+    known: FxHashMap<u32, KnownProgram>,
     /// The session's own ticks are nanoseconds of CLOCK_MONOTONIC.
     monotonic_session: bool,
     /// The first and the last tick that can belong to the recording.
     least: u64,
     most: u64,
+}
+
+/// What is known of a program.
+#[derive(Clone, Copy, Debug)]
+struct KnownProgram {
+    pid: u32,
+    user: Option<u32>,
+    /// Its ticks are nanoseconds of CLOCK_MONOTONIC.
+    is_monotonic: bool,
 }
 
 /// How far before the first and after the last certain tick a program's event
@@ -31,7 +40,7 @@ impl Programs {
     pub(crate) fn new(info: &SessionInfo, clock: &ClockMap, last: Option<Ticks>) -> Self {
         let first = clock.pairs().first().map_or(0, |pair| pair.ticks.0);
         let mut programs = Self {
-            pids: FxHashMap::default(),
+            known: FxHashMap::default(),
             monotonic_session: info.clock_source == ClockSource::Monotonic,
             least: first.saturating_sub(slack(clock, SLACK_SECONDS)),
             most: 0,
@@ -59,34 +68,45 @@ impl Programs {
     /// Adds programs. One may come twice; the number is what counts.
     pub(crate) fn add(&mut self, definitions: &[ClientDefinition]) {
         for program in definitions {
-            let monotonic = program.clock == ProgramTicks::Monotonic;
-            self.pids.entry(program.client).or_insert((program.pid, monotonic));
+            let ClientDefinition { client, pid, user, ref clock, .. } = *program;
+            let is_monotonic = *clock == ProgramTicks::Monotonic;
+            self.known.entry(client).or_insert(KnownProgram { pid, user, is_monotonic });
         }
     }
 
     /// Forgets the earliest where there are more than so many.
     pub(crate) fn forget_beyond(&mut self, most: usize) {
-        if self.pids.len() > most {
-            let mut numbers: Vec<u32> = self.pids.keys().copied().collect();
+        if self.known.len() > most {
+            let mut numbers: Vec<u32> = self.known.keys().copied().collect();
             numbers.sort_unstable();
             let first = numbers[numbers.len() - most / 2];
-            self.pids.retain(|number, _| *number >= first);
+            self.known.retain(|number, _| *number >= first);
         }
     }
 
     /// Takes over the programs of `known`, which knew less of the recording.
     pub(crate) fn keep(&mut self, known: Self) {
-        self.pids.extend(known.pids);
+        self.known.extend(known.known);
     }
 
     /// The program's process, if the program is defined.
     pub(crate) fn pid(&self, client: u32) -> Option<u32> {
-        self.pids.get(&client).map(|(pid, _)| *pid)
+        self.known.get(&client).map(|program| program.pid)
+    }
+
+    /// The user whose program it is, if that is known.
+    pub(crate) fn user(&self, client: u32) -> Option<u32> {
+        self.known.get(&client)?.user
+    }
+
+    /// Whose shares the program has a part of; those of whom nobody knows have one together.
+    pub(crate) fn producer(&self, client: u32) -> Producer {
+        Producer { user: self.user(client).unwrap_or(u32::MAX), program: client }
     }
 
     /// What the program's ticks mean.
     pub(crate) fn clock(&self, client: u32, map: &Arc<ClockMap>) -> ProgramClock {
-        let monotonic = self.pids.get(&client).is_some_and(|(_, monotonic)| *monotonic);
+        let monotonic = self.known.get(&client).is_some_and(|program| program.is_monotonic);
         let meaning = match (monotonic, self.monotonic_session) {
             (false, true) => StampClock::Nothing,
             (true, false) => StampClock::Monotonic,

@@ -77,15 +77,15 @@ impl GpuClock {
         Some(clock)
     }
 
-    /// By work alone, in order of its submission: the earliest clock by which nothing begins before
+    /// By work alone, in any order: the earliest clock by which nothing begins before
     /// it was submitted. How much later it may be is its deviation: nothing was known before it
     /// ended. `None` where there is no work.
     pub(crate) fn fitted(
         format: TickFormat,
-        work: impl IntoIterator<Item = WorkBounds>,
+        work: impl IntoIterator<Item = WorkBounds, IntoIter: Clone>,
     ) -> Option<Self> {
-        let mut work = work.into_iter().peekable();
-        let first = work.peek()?;
+        let work = work.into_iter();
+        let first = work.clone().min_by_key(|work| work.submitted)?;
         let gpu = i128::from(first.gpu[0]);
         let guess = ClockPoint { host: first.submitted, gpu, deviation: 0 };
         let mut clock = Self { format, points: vec![guess], refused: 0 };
@@ -93,7 +93,7 @@ impl GpuClock {
         let mut passed = 0;
         for WorkBounds { submitted, gpu, told } in work {
             let [began, ended] = clock.unwrapped(gpu, submitted);
-            passed = submitted.saturating_sub(guess.host);
+            passed = passed.max(submitted - guess.host);
             let distance = |host: u64, gpu: i128| {
                 host as f64 - guess.host as f64 - (gpu - guess.gpu) as f64 * format.host_ticks
             };

@@ -3,23 +3,24 @@
 use super::clock::{ClockReading, GpuClock, TickFormat, WorkBounds};
 use super::rows::{NestedRow, NestedRows};
 use super::written::{
-    NumberedContext, SubmissionEnd, SubmittedZone, ToldTimes, WrittenContext, WrittenGpuWork,
+    GpuItemLosses, JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext,
+    WrittenGpuWork, ZONE_BYTES, join,
 };
 use crate::engine::Engine;
+use crate::losses::Losses;
 use crate::tasks::TaskHistory;
 use crate::zones::attributes::{About, EventAttributes};
 use crate::zones::log::{GpuContext, Logs};
 use crate::zones::programs::{ProgramClock, Programs};
 use crate::zones::references::ZoneReferences;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, Lane, Scope, Tables, ThreadId, Track,
-    TrackKind, Value,
+    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, MachineId, Process, Scope,
+    Tables, ThreadId, Track, TrackKind, Value, grouped,
 };
 use syscollect_playback::{EventType, Stopped};
-use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::HostClock;
 
 /// Times that lie so far outside of what can be, beyond what is known of their error, are counted:
@@ -31,37 +32,36 @@ const TOLERANCE_SECONDS: f64 = 1e-3;
 pub(crate) struct PlacedGpuZone {
     /// Of its end; where it has no times, of the end of its submission.
     pub(crate) ticks: u64,
-    lane: Lane,
-    owner: ZoneChunk,
-    /// Who submitted it, where that thread is known.
-    thread: Option<ThreadId>,
+    /// The program's number.
+    client: u32,
     /// The context's number in the program's log.
     context: u32,
+    /// Its own.
+    number: u32,
     location: u32,
+    tid: u32,
+    row: u16,
+    depth: u16,
+    /// Who submitted it, where that thread is known.
+    thread: Option<ThreadId>,
     submitted: u64,
     /// When its submission ended, where that is known.
     submission_ended: Option<u64>,
     /// When the GPU began with it.
     began: Option<u64>,
-    row: u32,
-    depth: u32,
     /// How wrong the GPU's times may be, nanoseconds.
     deviation: u64,
     attribute_words: Box<[u64]>,
 }
+
+// What is written is bounded by what it takes here.
+const _: () = assert!(size_of::<SubmittedZone>() + size_of::<PlacedGpuZone>() <= ZONE_BYTES);
 
 /// What has to be known to give zones times.
 pub(crate) struct GpuPlacing<'a> {
     pub(crate) programs: &'a Programs,
     pub(crate) logs: &'a Logs,
     pub(crate) clock: &'a Arc<ClockMap>,
-}
-
-/// A zone with its times.
-struct TimedZone {
-    zone: SubmittedZone,
-    submission_ended: Option<u64>,
-    times: Option<ToldTimes>,
 }
 
 /// When the GPU did it, in the host's ticks.
@@ -73,24 +73,85 @@ struct HostSpan {
     is_impossible: bool,
 }
 
+/// Zones in order of their ends, and what came to nothing.
+#[derive(Debug, Default)]
+pub(crate) struct PlacedGpuZones {
+    pub(crate) zones: Vec<PlacedGpuZone>,
+    /// By program.
+    pub(crate) losses: Vec<(u32, GpuItemLosses)>,
+}
+
+/// Programs that are named whose zones could not be held; of others it is said how many.
+const MOST_NAMED: usize = 8;
+
+impl PlacedGpuZones {
+    /// Counts what came to nothing.
+    pub(crate) fn count_losses(&self, programs: &Programs, losses: &mut Losses) {
+        for (client, GpuItemLosses { undecodable, beyond_share }) in &self.losses {
+            let user = programs.user(*client);
+            losses.of_program(user, LossCause::Undecodable, *undecodable);
+            losses.of_program(user, LossCause::BeyondShare, *beyond_share);
+        }
+    }
+
+    /// Whose items could not be held, in words.
+    pub(crate) fn notes(
+        &self,
+        programs: &Programs,
+        tables: &Tables,
+        machine: MachineId,
+    ) -> Vec<String> {
+        let mut beyond: Vec<_> = self
+            .losses
+            .iter()
+            .map(|(client, losses)| (losses.beyond_share, *client))
+            .filter(|(count, _)| *count > 0)
+            .collect();
+        beyond.sort_unstable_by_key(|(count, client)| (Reverse(*count), *client));
+        let named = beyond.iter().take(MOST_NAMED).map(|(count, client)| {
+            let pid = programs.pid(*client);
+            let is_of = |process: &&Process| process.machine == machine && Some(process.pid) == pid;
+            let process = tables.processes.iter().rev().find(is_of);
+            let name = process.map_or("a program", |process| tables.strings.get(process.name));
+            let pid = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
+            let user = programs.user(*client);
+            let user = user.map_or_else(String::new, |user| format!(" of user {user}"));
+            format!(
+                "{name}{pid}{user} wrote more of GPUs than is held of one program while others \
+                 have theirs: {} items are left out",
+                grouped(*count)
+            )
+        });
+        let mut notes: Vec<_> = named.collect();
+        if let Some(more) = beyond.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
+            let items = more.iter().fold(0u64, |sum, (count, _)| sum.saturating_add(*count));
+            notes.push(format!(
+                "{} more programs wrote more of GPUs than is held of one: {} items are left out",
+                more.len(),
+                grouped(items)
+            ));
+        }
+        notes
+    }
+}
+
 impl GpuPlacing<'_> {
-    /// All zones, in order of their ends. What means nothing is counted in `written`.
-    pub(crate) fn place(&self, written: &mut WrittenGpuWork) -> Vec<PlacedGpuZone> {
-        let mut placed = Vec::new();
+    /// Gives zones times.
+    pub(crate) fn place(&self, mut written: WrittenGpuWork) -> PlacedGpuZones {
+        let mut zones = Vec::new();
         for NumberedContext { client, number, written: of } in written.take() {
             let Some(context) = self.logs.get(client).gpu_context(number) else {
-                of.zones.iter().for_each(|zone| written.refuse(zone.lane));
-                of.times.iter().for_each(|times| written.refuse(times.lane));
-                of.calibrations.iter().for_each(|read| written.refuse(read.lane));
+                let items = of.zones.len() + of.times.len() + of.calibrations.len();
+                written.refuse(client, items);
                 continue;
             };
             let clock = self.programs.clock(client, self.clock);
-            let context = ContextPlacing { placing: self, context, number, clock };
-            context.place(of, written, &mut placed);
+            let context = ContextPlacing { placing: self, context, client, number, clock };
+            let refused = context.place(of, &mut zones);
+            written.refuse(client, refused);
         }
-        // Of those that end together, what lies within comes first.
-        placed.sort_by_key(|zone| (zone.ticks, Reverse(zone.depth)));
-        placed
+        zones.sort_unstable_by_key(PlacedGpuZone::order);
+        PlacedGpuZones { zones, losses: written.into_losses() }
     }
 }
 
@@ -98,23 +159,50 @@ impl GpuPlacing<'_> {
 struct ContextPlacing<'a> {
     placing: &'a GpuPlacing<'a>,
     context: GpuContext,
+    client: u32,
     number: u32,
     clock: ProgramClock,
 }
 
 impl ContextPlacing<'_> {
-    fn place(
-        &self,
-        of: WrittenContext,
-        written: &mut WrittenGpuWork,
-        placed: &mut Vec<PlacedGpuZone>,
-    ) {
-        let WrittenContext { zones, ends, times, calibrations } = of;
+    /// How many items mean nothing.
+    fn place(&self, mut of: WrittenContext, placed: &mut Vec<PlacedGpuZone>) -> usize {
+        let per_second = self.placing.clock.ticks_per_second();
+        let log = self.placing.logs.get(self.client);
+        let mut refused = of.sort(|location| log.location(location).is_some());
+        let clock = self.gpu_clock(&of);
+        refused += clock.as_ref().map_or(0, |clock| clock.refused() as usize);
+        let tolerance = (TOLERANCE_SECONDS * per_second) as u64;
+        let first = placed.len();
+        let WrittenContext { zones, ends, times, .. } = of;
+        for zone in join(zones.into_iter(), &ends, &times) {
+            let span = clock.as_ref().and_then(|clock| span(clock, &zone, tolerance));
+            refused += usize::from(span.as_ref().is_some_and(|span| span.is_impossible));
+            placed.push(self.placed(zone, span));
+        }
+        // Of equal ones, what was submitted first lies around the others.
+        let placed = &mut placed[first..];
+        placed.sort_unstable_by_key(|zone| {
+            (zone.began, Reverse(zone.ticks), zone.submitted, zone.number)
+        });
+        let mut rows = NestedRows::default();
+        for zone in placed {
+            let Some(began) = zone.began else { continue };
+            let NestedRow { row, depth, span } = rows.place([began, zone.ticks]);
+            (zone.began, zone.ticks) = (Some(span[0]), span[1]);
+            zone.row = u16::try_from(row).unwrap_or(u16::MAX);
+            zone.depth = u16::try_from(depth).unwrap_or(u16::MAX);
+        }
+        refused
+    }
+
+    /// By readings; where there are none, by the zones, which are sorted.
+    fn gpu_clock(&self, of: &WrittenContext) -> Option<GpuClock> {
         let per_second = self.placing.clock.ticks_per_second();
         let tick_seconds = self.context.tick_femtoseconds as f64 * 1e-15;
         let bits = self.context.tick_bits;
         let format = TickFormat { host_ticks: tick_seconds * per_second, bits };
-        let readings = calibrations.iter().filter_map(|read| {
+        let readings = of.calibrations.iter().filter_map(|read| {
             let host = match read.clock {
                 HostClock::Ticks => self.clock.anywhere(read.host)?,
                 HostClock::Monotonic => self.placing.clock.ticks_at_monotonic(read.host).0,
@@ -122,118 +210,42 @@ impl ContextPlacing<'_> {
             let deviation = (f64::from(read.deviation) * 1e-9 * per_second) as u64;
             Some(ClockReading { host, gpu: read.gpu, deviation })
         });
-        let readings: Vec<_> = readings.collect();
-        let zones = self.matched(zones, times, written);
-        let zones = with_ends(zones, ends);
-        let clock = GpuClock::calibrated(format, readings).or_else(|| {
-            let work = zones.iter().filter_map(|zone| {
+        GpuClock::calibrated(format, readings.collect()).or_else(|| {
+            let work = of.joined().filter_map(|zone| {
                 let times = zone.times?;
                 let (submitted, told) = (zone.zone.ticks, times.ticks);
                 Some(WorkBounds { submitted, gpu: times.gpu?, told })
             });
             GpuClock::fitted(format, work)
-        });
-        if let (Some(clock), Some(read)) = (&clock, calibrations.first()) {
-            (0..clock.refused()).for_each(|_| written.refuse(read.lane));
-        }
-        let tolerance = (TOLERANCE_SECONDS * per_second) as u64;
-        let mut timed = Vec::with_capacity(zones.len());
-        for zone in zones {
-            let span = clock.as_ref().and_then(|clock| span(clock, &zone, tolerance));
-            if span.as_ref().is_some_and(|span| span.is_impossible) {
-                written.refuse(zone.zone.lane);
-            }
-            match span {
-                Some(span) => timed.push((zone, span)),
-                None => placed.push(self.without_times(zone)),
-            }
-        }
-        // Of equal ones, what was submitted first lies around the others.
-        timed.sort_by_key(|(_, HostSpan { span: [began, ended], .. })| (*began, Reverse(*ended)));
-        let mut rows = NestedRows::default();
-        for (zone, HostSpan { span, deviation, .. }) in timed {
-            let deviation = deviation as f64 * 1e9 / per_second;
-            let place = rows.place(span);
-            placed.push(self.with_times(zone, place, deviation as u64));
-        }
+        })
     }
 
-    /// Zones with what was told of their times, in order of their submission.
-    fn matched(
-        &self,
-        mut zones: Vec<SubmittedZone>,
-        times: Vec<ToldTimes>,
-        written: &mut WrittenGpuWork,
-    ) -> Vec<TimedZone> {
-        zones.sort_by_key(|zone| zone.ticks);
-        let mut by_number = FxHashMap::default();
-        let mut matched: Vec<TimedZone> = Vec::with_capacity(zones.len());
-        for zone in zones {
-            let location = self.placing.logs.get(zone.owner.client).location(zone.location);
-            if location.is_none() || by_number.contains_key(&zone.number) {
-                written.refuse(zone.lane);
-                continue;
-            }
-            by_number.insert(zone.number, matched.len());
-            matched.push(TimedZone { zone, submission_ended: None, times: None });
-        }
-        for told in times {
-            // Times of zones that began before the recording are no mistake.
-            let Some(zone) = by_number.get(&told.number).and_then(|at| matched.get_mut(*at)) else {
-                continue;
-            };
-            match &mut zone.times {
-                None => zone.times = Some(told),
-                // Each lane is read by itself: what was told first counts.
-                Some(first) => {
-                    written.refuse(told.lane);
-                    if told.ticks < first.ticks {
-                        *first = told;
-                    }
-                }
-            }
-        }
-        matched
-    }
-
-    fn with_times(&self, zone: TimedZone, place: NestedRow, deviation: u64) -> PlacedGpuZone {
-        let NestedRow { row, depth, span: [began, ended] } = place;
-        let placed = self.without_times(zone);
-        PlacedGpuZone { ticks: ended, began: Some(began), row, depth, deviation, ..placed }
-    }
-
-    fn without_times(&self, zone: TimedZone) -> PlacedGpuZone {
-        let TimedZone { zone, submission_ended, .. } = zone;
+    /// A zone that has no row yet.
+    fn placed(&self, zone: JoinedZone<SubmittedZone>, span: Option<HostSpan>) -> PlacedGpuZone {
+        let JoinedZone { zone, submission_ended, .. } = zone;
+        let per_second = self.placing.clock.ticks_per_second();
+        let deviation = span.as_ref().map_or(0, |span| span.deviation);
         PlacedGpuZone {
-            ticks: submission_ended.unwrap_or(zone.ticks),
-            lane: zone.lane,
-            owner: zone.owner,
-            thread: None,
+            ticks: span.as_ref().map_or(submission_ended.unwrap_or(zone.ticks), |of| of.span[1]),
+            client: self.client,
             context: self.number,
+            number: zone.number,
             location: zone.location,
-            submitted: zone.ticks,
-            submission_ended,
-            began: None,
+            tid: zone.tid,
             row: 0,
             depth: 0,
-            deviation: 0,
+            thread: None,
+            submitted: zone.ticks,
+            submission_ended,
+            began: span.map(|of| of.span[0]),
+            deviation: (deviation as f64 * 1e9 / per_second) as u64,
             attribute_words: zone.attribute_words,
         }
     }
 }
 
-/// Zones with the ends of their submission.
-fn with_ends(mut zones: Vec<TimedZone>, ends: Vec<SubmissionEnd>) -> Vec<TimedZone> {
-    let ends: FxHashMap<u32, u64> = ends.into_iter().map(|end| (end.number, end.ticks)).collect();
-    for zone in &mut zones {
-        let end = ends.get(&zone.zone.number).copied();
-        zone.submission_ended = end.filter(|end| *end >= zone.zone.ticks);
-    }
-    zones
-}
-
 /// When the GPU did it: not before it was submitted, and not later than it was told.
-fn span(clock: &GpuClock, zone: &TimedZone, tolerance: u64) -> Option<HostSpan> {
+fn span(clock: &GpuClock, zone: &JoinedZone<SubmittedZone>, tolerance: u64) -> Option<HostSpan> {
     let ToldTimes { gpu, ticks: told, .. } = zone.times?;
     let submitted = zone.zone.ticks;
     let told = told.max(submitted);
@@ -256,13 +268,13 @@ pub(crate) fn find_threads(
     history: &TaskHistory,
     tables: &Tables,
 ) {
-    let tids: FxHashSet<u32> = zones.iter().map(|zone| zone.owner.tid).collect();
+    let tids: FxHashSet<u32> = zones.iter().map(|zone| zone.tid).collect();
     let lifetimes = history.lifetimes(&tids);
     for zone in zones {
-        let Some(lives) = lifetimes.get(&zone.owner.tid) else { continue };
+        let Some(lives) = lifetimes.get(&zone.tid) else { continue };
         let after = lives.partition_point(|(since, _)| *since <= zone.submitted);
         let thread = after.checked_sub(1).and_then(|at| lives.get(at)).map(|(_, thread)| *thread);
-        let pid = programs.pid(zone.owner.client);
+        let pid = programs.pid(zone.client);
         let is_of = |thread: &ThreadId| {
             let process = tables.thread(*thread).process;
             pid.is_none_or(|pid| tables.process(process).pid == pid)
@@ -272,13 +284,19 @@ pub(crate) fn find_threads(
 }
 
 impl PlacedGpuZone {
+    /// In order of their ends. Of those that end together, what lies within comes first.
+    fn order(&self) -> impl Ord + use<> {
+        let Self { ticks, depth, client, context, began, number, .. } = *self;
+        (ticks, Reverse(depth), client, context, began, number)
+    }
+
     /// Emits it: its end is now.
     pub(crate) fn emit(
         &self,
         engine: &mut Engine<'_>,
         references: &mut ZoneReferences,
     ) -> Result<(), Stopped> {
-        let client = self.owner.client;
+        let client = self.client;
         let log = references.known.logs.get(client);
         let (Some(place), Some(context)) =
             (log.location(self.location), log.gpu_context(self.context))
@@ -288,10 +306,11 @@ impl PlacedGpuZone {
         let words = &self.attribute_words;
         let attributes =
             EventAttributes::read(words, About::Zone, log, references.names, &engine.tables);
-        engine.source.losses.undecodable(self.lane, attributes.unknown);
+        let user = references.known.programs.user(client);
+        engine.source.losses.of_program(user, LossCause::Undecodable, attributes.unknown);
         let thread = self.thread.unwrap_or_else(|| {
             let pid = references.known.programs.pid(client);
-            engine.thread_of(self.owner.tid, pid)
+            engine.thread_of(self.tid, pid)
         });
         let mut slice = place.slice();
         references.describe(engine, client, &mut slice, attributes);
@@ -313,8 +332,8 @@ impl PlacedGpuZone {
             end,
             fields: slice.fields,
             zone: Some(GpuZone {
-                depth: self.depth,
-                row: self.row,
+                depth: self.depth.into(),
+                row: self.row.into(),
                 number: slice.number,
                 location: slice.location,
                 color: slice.color,

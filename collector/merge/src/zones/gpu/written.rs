@@ -1,22 +1,33 @@
 //! What programs wrote of their GPUs' work, before it has times.
+//!
+//! Times come when they come, so all of it is held together, and a program may write zones without
+//! end. What is held has a bound: who has most of it gives way to the others, the user with most
+//! first.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::Lane;
+use std::borrow::Borrow;
 use syscollect_records::ZoneChunk;
+use syscollect_store::{Producer, ProducerShares};
 use syscollect_zone_protocol::{GpuEvent, HostClock};
 
 /// Contexts of one program that are told apart; a program may announce as many as it likes.
 const MOST_CONTEXTS: usize = 256;
-/// Calibrations of one context that are kept: a day's, one a second. Of more, later ones are left
-/// out.
-const MOST_CALIBRATIONS: usize = 100_000;
+/// Bytes that zones take where they take most: room for a million and more with times.
+const MOST_BYTES: usize = 320 << 20;
+/// What a context takes beside what is written of it, bytes.
+const CONTEXT_BYTES: usize = 1024;
+/// What a zone takes as it was submitted and, beside that, with its times, bytes.
+pub(super) const ZONE_BYTES: usize = 144;
+/// What the words of an attribute list take beside themselves, bytes.
+const WORDS_BYTES: usize = 16;
 
-/// A group that tells of a GPU: where and when it was written, and by whom.
+/// A group that tells of a GPU: when it was written, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GpuGroup<'w> {
-    pub(crate) lane: Lane,
     pub(crate) ticks: u64,
     pub(crate) owner: ZoneChunk,
+    /// Whose share it takes of what is held.
+    pub(crate) producer: Producer,
     /// What is said behind the event.
     pub(crate) attribute_words: &'w [u64],
 }
@@ -24,13 +35,13 @@ pub(crate) struct GpuGroup<'w> {
 /// A zone as it was submitted.
 #[derive(Clone, Debug)]
 pub(super) struct SubmittedZone {
-    pub(super) lane: Lane,
-    pub(super) owner: ZoneChunk,
+    /// When its submission began.
+    pub(super) ticks: u64,
     pub(super) number: u32,
     /// The number of its location in the program's log.
     pub(super) location: u32,
-    /// When its submission began.
-    pub(super) ticks: u64,
+    /// Who submitted it.
+    pub(super) tid: u32,
     pub(super) attribute_words: Box<[u64]>,
 }
 
@@ -42,7 +53,6 @@ pub(super) struct ToldTimes {
     pub(super) gpu: Option<[u64; 2]>,
     /// When it was told.
     pub(super) ticks: u64,
-    pub(super) lane: Lane,
 }
 
 /// The end of a submission.
@@ -60,7 +70,6 @@ pub(super) struct WrittenCalibration {
     pub(super) gpu: u64,
     /// Nanoseconds.
     pub(super) deviation: u32,
-    pub(super) lane: Lane,
 }
 
 /// What was written of one context.
@@ -70,21 +79,72 @@ pub(super) struct WrittenContext {
     pub(super) ends: Vec<SubmissionEnd>,
     pub(super) times: Vec<ToldTimes>,
     pub(super) calibrations: Vec<WrittenCalibration>,
+    bytes: usize,
+}
+
+/// A zone with what was written of it elsewhere.
+pub(super) struct JoinedZone<Z> {
+    pub(super) zone: Z,
+    pub(super) submission_ended: Option<u64>,
+    pub(super) times: Option<ToldTimes>,
+}
+
+/// Items of one program that come to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GpuItemLosses {
+    /// They mean nothing.
+    pub(crate) undecodable: u64,
+    /// Others had less.
+    pub(crate) beyond_share: u64,
+}
+
+#[derive(Debug, Default)]
+struct WrittenProgram {
+    contexts: FxHashMap<u32, WrittenContext>,
+    /// How often others had given way when it was found to have most: until that changes nothing
+    /// more is taken of it.
+    full_at: Option<u64>,
 }
 
 /// What all programs wrote of their GPUs' work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WrittenGpuWork {
-    programs: FxHashMap<u32, FxHashMap<u32, WrittenContext>>,
-    /// Items that mean nothing, by lane.
-    undecodable: FxHashMap<Lane, u64>,
+    programs: FxHashMap<u32, WrittenProgram>,
+    losses: FxHashMap<u32, GpuItemLosses>,
+    shares: ProducerShares,
+    most_bytes: usize,
+    /// How often who had most has given way.
+    cuts: u64,
+}
+
+/// What was given up of a context.
+#[derive(Clone, Copy, Debug, Default)]
+struct CutItems {
+    items: usize,
+    bytes: usize,
+}
+
+impl Default for WrittenGpuWork {
+    fn default() -> Self {
+        Self::bounded(MOST_BYTES)
+    }
 }
 
 impl WrittenGpuWork {
+    /// Holds no more than so many bytes.
+    pub(super) fn bounded(most_bytes: usize) -> Self {
+        Self {
+            programs: FxHashMap::default(),
+            losses: FxHashMap::default(),
+            shares: ProducerShares::default(),
+            most_bytes,
+            cuts: 0,
+        }
+    }
+
     /// Takes in an event.
     pub(crate) fn add(&mut self, group: GpuGroup<'_>, event: GpuEvent) {
-        let GpuGroup { lane, ticks, owner, attribute_words } = group;
-        let contexts = self.programs.entry(owner.client).or_default();
+        let client = group.owner.client;
         let number = match event {
             GpuEvent::ZoneBegin { zone, .. }
             | GpuEvent::ZoneEnd { zone }
@@ -92,36 +152,45 @@ impl WrittenGpuWork {
             | GpuEvent::NoTimes { zone } => zone.context,
             GpuEvent::Calibration { context, .. } => context,
         };
-        if contexts.len() >= MOST_CONTEXTS && !contexts.contains_key(&number) {
-            return self.refuse(lane);
+        let contexts = &self.programs.entry(client).or_default().contexts;
+        let is_new = !contexts.contains_key(&number);
+        let size = size(&group, event) + if is_new { CONTEXT_BYTES } else { 0 };
+        if (is_new && contexts.len() >= MOST_CONTEXTS) || !self.make_room(group.producer, size) {
+            self.losses.entry(client).or_default().beyond_share += 1;
+            return;
         }
-        let context = contexts.entry(number).or_default();
-        match event {
-            GpuEvent::ZoneBegin { zone, location } => context.zones.push(SubmittedZone {
-                lane,
-                owner,
-                number: zone.number,
-                location,
-                ticks,
-                attribute_words: attribute_words.into(),
-            }),
-            GpuEvent::ZoneEnd { zone } => {
-                context.ends.push(SubmissionEnd { number: zone.number, ticks });
+        self.shares.add(group.producer, size);
+        let program = self.programs.entry(client).or_default();
+        let context = program.contexts.entry(number).or_default();
+        context.bytes += size;
+        context.add(group, event);
+    }
+
+    /// Whether there is room for so much more of this program's: another that has more gives way.
+    fn make_room(&mut self, producer: Producer, size: usize) -> bool {
+        while self.shares.of_all() + size > self.most_bytes {
+            if self.programs.get(&producer.program).and_then(|of| of.full_at) == Some(self.cuts) {
+                return false;
             }
-            GpuEvent::Times { zone, began, ended } => {
-                let gpu = Some([began, ended]);
-                context.times.push(ToldTimes { number: zone.number, gpu, ticks, lane });
-            }
-            GpuEvent::NoTimes { zone } => {
-                context.times.push(ToldTimes { number: zone.number, gpu: None, ticks, lane });
-            }
-            GpuEvent::Calibration { clock, deviation, host, gpu, .. } => {
-                if context.calibrations.len() >= MOST_CALIBRATIONS {
-                    return self.refuse(lane);
-                }
-                context.calibrations.push(WrittenCalibration { clock, host, gpu, deviation, lane });
+            let most = self.shares.largest().filter(|most| *most != producer);
+            if !most.is_some_and(|most| self.cut(most)) {
+                let program = self.programs.entry(producer.program).or_default();
+                program.full_at = Some(self.cuts);
+                return false;
             }
         }
+        true
+    }
+
+    /// Gives up some of what this program has; `false` where it has nothing.
+    fn cut(&mut self, producer: Producer) -> bool {
+        let contexts = self.programs.get_mut(&producer.program).map(|of| &mut of.contexts);
+        let largest = contexts.and_then(|of| of.values_mut().max_by_key(|context| context.bytes));
+        let CutItems { items, bytes } = largest.map(WrittenContext::cut).unwrap_or_default();
+        self.shares.remove(producer, bytes);
+        self.losses.entry(producer.program).or_default().beyond_share += items as u64;
+        self.cuts += 1;
+        items > 0
     }
 
     /// The contexts, by the program's number and their own, in that order.
@@ -129,7 +198,7 @@ impl WrittenGpuWork {
         let programs = std::mem::take(&mut self.programs);
         let mut contexts: Vec<_> = programs
             .into_iter()
-            .flat_map(|(client, contexts)| {
+            .flat_map(|(client, WrittenProgram { contexts, .. })| {
                 contexts.into_iter().map(move |(number, written)| NumberedContext {
                     client,
                     number,
@@ -141,15 +210,151 @@ impl WrittenGpuWork {
         contexts
     }
 
-    /// Items that mean nothing, by lane.
-    pub(crate) fn take_undecodable(&mut self) -> FxHashMap<Lane, u64> {
-        std::mem::take(&mut self.undecodable)
+    /// Items that come to nothing, by program.
+    pub(super) fn into_losses(self) -> Vec<(u32, GpuItemLosses)> {
+        let mut losses: Vec<_> = self.losses.into_iter().collect();
+        losses.sort_unstable_by_key(|(client, _)| *client);
+        losses
     }
 
-    /// An item of the lane means nothing.
-    pub(super) fn refuse(&mut self, lane: Lane) {
-        *self.undecodable.entry(lane).or_default() += 1;
+    /// So many items of the program mean nothing.
+    pub(super) fn refuse(&mut self, client: u32, items: usize) {
+        if items > 0 {
+            self.losses.entry(client).or_default().undecodable += items as u64;
+        }
     }
+}
+
+/// What an event takes.
+fn size(group: &GpuGroup<'_>, event: GpuEvent) -> usize {
+    match event {
+        GpuEvent::ZoneBegin { .. } => ZONE_BYTES + words_size(group.attribute_words),
+        GpuEvent::ZoneEnd { .. } => size_of::<SubmissionEnd>(),
+        GpuEvent::Times { .. } | GpuEvent::NoTimes { .. } => size_of::<ToldTimes>(),
+        // As they are written, and as they are read.
+        GpuEvent::Calibration { .. } => 4 * size_of::<WrittenCalibration>(),
+    }
+}
+
+fn words_size(words: &[u64]) -> usize {
+    match words {
+        [] => 0,
+        words => size_of_val(words) + WORDS_BYTES,
+    }
+}
+
+impl WrittenContext {
+    fn add(&mut self, group: GpuGroup<'_>, event: GpuEvent) {
+        let GpuGroup { ticks, owner, attribute_words, .. } = group;
+        match event {
+            GpuEvent::ZoneBegin { zone, location } => self.zones.push(SubmittedZone {
+                ticks,
+                number: zone.number,
+                location,
+                tid: owner.tid,
+                attribute_words: attribute_words.into(),
+            }),
+            GpuEvent::ZoneEnd { zone } => {
+                self.ends.push(SubmissionEnd { number: zone.number, ticks });
+            }
+            GpuEvent::Times { zone, began, ended } => {
+                let gpu = Some([began, ended]);
+                self.times.push(ToldTimes { number: zone.number, gpu, ticks });
+            }
+            GpuEvent::NoTimes { zone } => {
+                self.times.push(ToldTimes { number: zone.number, gpu: None, ticks });
+            }
+            GpuEvent::Calibration { clock, deviation, host, gpu, .. } => {
+                self.calibrations.push(WrittenCalibration { clock, host, gpu, deviation });
+            }
+        }
+    }
+
+    /// Gives up the last eighth. Readings of clocks are of use to all zones, and stay unless they
+    /// are most of it.
+    fn cut(&mut self) -> CutItems {
+        let Self { zones, ends, times, calibrations, .. } = self;
+        let words: usize = zones[kept(zones.len())..]
+            .iter()
+            .map(|zone| ZONE_BYTES + words_size(&zone.attribute_words))
+            .sum();
+        let are_most = calibrations.len() >= zones.len() + ends.len() + times.len();
+        let zones = give_up_last(zones);
+        let ends = give_up_last(ends);
+        let times = give_up_last(times);
+        let calibrations = if are_most { give_up_last(calibrations) } else { 0 };
+        let bytes = words
+            + ends * size_of::<SubmissionEnd>()
+            + times * size_of::<ToldTimes>()
+            + calibrations * 4 * size_of::<WrittenCalibration>();
+        self.bytes -= bytes.min(self.bytes);
+        CutItems { items: zones + ends + times + calibrations, bytes }
+    }
+
+    /// Puts all in order of the zones' numbers, and leaves out what means nothing: where several
+    /// have one number, the first one counts. How many these were.
+    pub(super) fn sort(&mut self, is_location: impl Fn(u32) -> bool) -> usize {
+        let Self { zones, ends, times, .. } = self;
+        let written = zones.len();
+        zones.retain(|zone| is_location(zone.location));
+        zones.sort_unstable_by_key(|zone| (zone.number, zone.ticks));
+        zones.dedup_by_key(|zone| zone.number);
+        // Times of zones that began before the recording are no mistake.
+        times.retain(|told| zones.binary_search_by_key(&told.number, |zone| zone.number).is_ok());
+        let told = times.len();
+        times.sort_unstable_by_key(|told| (told.number, told.ticks));
+        times.dedup_by_key(|told| told.number);
+        ends.sort_unstable_by_key(|end| (end.number, end.ticks));
+        ends.dedup_by_key(|end| end.number);
+        written - zones.len() + told - times.len()
+    }
+
+    /// The zones with their times. They are [sorted](Self::sort).
+    pub(super) fn joined(&self) -> impl Iterator<Item = JoinedZone<&SubmittedZone>> + Clone {
+        join(self.zones.iter(), &self.ends, &self.times)
+    }
+}
+
+/// Zones with their ends and their times; all are in order of the zones' numbers.
+pub(super) fn join<Z: Borrow<SubmittedZone>>(
+    zones: impl Iterator<Item = Z> + Clone,
+    mut ends: &[SubmissionEnd],
+    mut times: &[ToldTimes],
+) -> impl Iterator<Item = JoinedZone<Z>> + Clone {
+    zones.map(move |zone| {
+        let SubmittedZone { number, ticks, .. } = *zone.borrow();
+        let end = of_number(&mut ends, number, |end| end.number);
+        let times = of_number(&mut times, number, |told| told.number);
+        let submission_ended = end.map(|end| end.ticks).filter(|end| *end >= ticks);
+        JoinedZone { zone, submission_ended, times }
+    })
+}
+
+/// What has this number; what has lower ones is passed over.
+fn of_number<T: Copy>(sorted: &mut &[T], number: u32, key: impl Fn(&T) -> u32) -> Option<T> {
+    while let Some((first, rest)) = sorted.split_first() {
+        if key(first) > number {
+            return None;
+        }
+        *sorted = rest;
+        if key(first) == number {
+            return Some(*first);
+        }
+    }
+    None
+}
+
+/// How many are left of so many where the last eighth goes.
+fn kept(count: usize) -> usize {
+    count - count.div_ceil(8)
+}
+
+/// The last eighth goes; how many these are.
+fn give_up_last<T>(list: &mut Vec<T>) -> usize {
+    let (before, kept) = (list.len(), kept(list.len()));
+    list.truncate(kept);
+    list.shrink_to_fit();
+    before - kept
 }
 
 /// A context with its numbers.
@@ -160,3 +365,7 @@ pub(super) struct NumberedContext {
     pub(super) number: u32,
     pub(super) written: WrittenContext,
 }
+
+#[cfg(test)]
+#[path = "written_tests.rs"]
+mod tests;
