@@ -41,7 +41,7 @@ impl Knowledge {
         let Self { programs, clock, history, tables, .. } = self;
         let (programmed, logs) = (programs.of_lanes(clock), &programs.logs);
         let gpu = GpuReading { reader, programmed, logs, history, tables }.zones();
-        let beyond_share = gpu.notes(&programs.programs, tables, self.machine);
+        let beyond_share = gpu.losses.notes("of GPUs", &programs.programs, tables, self.machine);
         let notes = &mut tables.machines[usize::from(self.machine.0)].notes;
         // An earlier play has said the same.
         notes.retain(|note| !beyond_share.contains(note));

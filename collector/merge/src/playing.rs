@@ -45,7 +45,7 @@ impl<'a> Playing<'a> {
             gpu_zones: take(&mut programs.prescan.gpu.zones),
         });
         let mut losses = known.losses.clone();
-        take(&mut programs.prescan.gpu).count_losses(&programs.programs, &mut losses);
+        take(&mut programs.prescan.gpu).losses.count(&programs.programs, &mut losses);
         let decoders = Decoders {
             scheduling: Scheduling::default(),
             counters: Counters::new(take(&mut known.numbered.counters)),

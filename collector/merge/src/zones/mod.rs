@@ -3,7 +3,8 @@
 //! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lifetimes`]:
 //! when their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
 //! items. [`parts`]: what is said behind a stamped item, and [`attributes`]: of what. [`prescan`]:
-//! the pass before playing that finds what must be known earlier than its place in the lane.
+//! the pass before playing that finds what must be known earlier than its place in the lane;
+//! [`held_shares`]: how much of that one program may have.
 //!
 //! [`decoder`] says whose an item is, and applies what is said behind it. What is open is of
 //! [`threads`], [`async_zones`] and [`frames`], each with its own; of [`markers`], which a thread
@@ -24,6 +25,7 @@ pub(crate) mod decoder;
 pub(crate) mod frames;
 pub(crate) mod gpu;
 pub(crate) mod heap;
+pub(crate) mod held_shares;
 pub(crate) mod lifetimes;
 pub(crate) mod locks;
 pub(crate) mod log;

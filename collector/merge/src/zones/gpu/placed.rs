@@ -3,13 +3,13 @@
 use super::clock::{ClockReading, GpuClock, TickFormat, WorkBounds};
 use super::rows::{NestedRow, NestedRows};
 use super::written::{
-    GpuItemLosses, JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext,
+    JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext,
     WrittenGpuWork, ZONE_BYTES, join,
 };
 use crate::engine::Engine;
-use crate::losses::Losses;
 use crate::tasks::TaskHistory;
 use crate::zones::attributes::{About, EventAttributes};
+use crate::zones::held_shares::OwnLosses;
 use crate::zones::log::{GpuContext, Logs};
 use crate::zones::programs::{ProgramClock, Programs};
 use crate::zones::references::ZoneReferences;
@@ -17,8 +17,8 @@ use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, MachineId, Process, Scope,
-    Tables, ThreadId, Track, TrackKind, Value, grouped,
+    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, Scope,
+    Tables, ThreadId, Track, TrackKind, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::HostClock;
@@ -77,62 +77,7 @@ struct HostSpan {
 #[derive(Debug, Default)]
 pub(crate) struct PlacedGpuZones {
     pub(crate) zones: Vec<PlacedGpuZone>,
-    /// By program.
-    pub(crate) losses: Vec<(u32, GpuItemLosses)>,
-}
-
-/// Programs that are named whose zones could not be held; of others it is said how many.
-const MOST_NAMED: usize = 8;
-
-impl PlacedGpuZones {
-    /// Counts what came to nothing.
-    pub(crate) fn count_losses(&self, programs: &Programs, losses: &mut Losses) {
-        for (client, GpuItemLosses { undecodable, beyond_share }) in &self.losses {
-            let user = programs.user(*client);
-            losses.of_program(user, LossCause::Undecodable, *undecodable);
-            losses.of_program(user, LossCause::BeyondShare, *beyond_share);
-        }
-    }
-
-    /// Whose items could not be held, in words.
-    pub(crate) fn notes(
-        &self,
-        programs: &Programs,
-        tables: &Tables,
-        machine: MachineId,
-    ) -> Vec<String> {
-        let mut beyond: Vec<_> = self
-            .losses
-            .iter()
-            .map(|(client, losses)| (losses.beyond_share, *client))
-            .filter(|(count, _)| *count > 0)
-            .collect();
-        beyond.sort_unstable_by_key(|(count, client)| (Reverse(*count), *client));
-        let named = beyond.iter().take(MOST_NAMED).map(|(count, client)| {
-            let pid = programs.pid(*client);
-            let is_of = |process: &&Process| process.machine == machine && Some(process.pid) == pid;
-            let process = tables.processes.iter().rev().find(is_of);
-            let name = process.map_or("a program", |process| tables.strings.get(process.name));
-            let pid = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
-            let user = programs.user(*client);
-            let user = user.map_or_else(String::new, |user| format!(" of user {user}"));
-            format!(
-                "{name}{pid}{user} wrote more of GPUs than is held of one program while others \
-                 have theirs: {} items are left out",
-                grouped(*count)
-            )
-        });
-        let mut notes: Vec<_> = named.collect();
-        if let Some(more) = beyond.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
-            let items = more.iter().fold(0u64, |sum, (count, _)| sum.saturating_add(*count));
-            notes.push(format!(
-                "{} more programs wrote more of GPUs than is held of one: {} items are left out",
-                more.len(),
-                grouped(items)
-            ));
-        }
-        notes
-    }
+    pub(crate) losses: OwnLosses,
 }
 
 impl GpuPlacing<'_> {

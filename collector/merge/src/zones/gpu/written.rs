@@ -1,13 +1,15 @@
 //! What programs wrote of their GPUs' work, before it has times.
 //!
 //! Times come when they come, so all of it is held together, and a program may write zones without
-//! end. What is held has a bound: who has most of it gives way to the others, the user with most
-//! first.
+//! end: what is held has a bound, and programs have shares of it.
 
+use crate::zones::held_shares::{
+    HeldShares, OwnLosses, first_to_give_up, give_up_last, words_size,
+};
 use rustc_hash::FxHashMap;
 use std::borrow::Borrow;
 use syscollect_records::ZoneChunk;
-use syscollect_store::{Producer, ProducerShares};
+use syscollect_store::Producer;
 use syscollect_zone_protocol::{GpuEvent, HostClock};
 
 /// Contexts of one program that are told apart; a program may announce as many as it likes.
@@ -18,8 +20,6 @@ const MOST_BYTES: usize = 320 << 20;
 const CONTEXT_BYTES: usize = 1024;
 /// What a zone takes as it was submitted and, beside that, with its times, bytes.
 pub(super) const ZONE_BYTES: usize = 144;
-/// What the words of an attribute list take beside themselves, bytes.
-const WORDS_BYTES: usize = 16;
 
 /// A group that tells of a GPU: when it was written, and by whom.
 #[derive(Clone, Copy, Debug)]
@@ -89,32 +89,13 @@ pub(super) struct JoinedZone<Z> {
     pub(super) times: Option<ToldTimes>,
 }
 
-/// Items of one program that come to nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GpuItemLosses {
-    /// They mean nothing.
-    pub(crate) undecodable: u64,
-    /// Others had less.
-    pub(crate) beyond_share: u64,
-}
-
-#[derive(Debug, Default)]
-struct WrittenProgram {
-    contexts: FxHashMap<u32, WrittenContext>,
-    /// How often others had given way when it was found to have most: until that changes nothing
-    /// more is taken of it.
-    full_at: Option<u64>,
-}
-
 /// What all programs wrote of their GPUs' work.
 #[derive(Debug)]
 pub(crate) struct WrittenGpuWork {
-    programs: FxHashMap<u32, WrittenProgram>,
-    losses: FxHashMap<u32, GpuItemLosses>,
-    shares: ProducerShares,
-    most_bytes: usize,
-    /// How often who had most has given way.
-    cuts: u64,
+    /// By the programs' numbers and their own.
+    contexts: FxHashMap<u32, FxHashMap<u32, WrittenContext>>,
+    losses: OwnLosses,
+    shares: HeldShares,
 }
 
 /// What was given up of a context.
@@ -133,18 +114,12 @@ impl Default for WrittenGpuWork {
 impl WrittenGpuWork {
     /// Holds no more than so many bytes.
     pub(super) fn bounded(most_bytes: usize) -> Self {
-        Self {
-            programs: FxHashMap::default(),
-            losses: FxHashMap::default(),
-            shares: ProducerShares::default(),
-            most_bytes,
-            cuts: 0,
-        }
+        let (contexts, losses) = (FxHashMap::default(), OwnLosses::default());
+        Self { contexts, losses, shares: HeldShares::new(most_bytes) }
     }
 
     /// Takes in an event.
     pub(crate) fn add(&mut self, group: GpuGroup<'_>, event: GpuEvent) {
-        let client = group.owner.client;
         let number = match event {
             GpuEvent::ZoneBegin { zone, .. }
             | GpuEvent::ZoneEnd { zone }
@@ -152,53 +127,32 @@ impl WrittenGpuWork {
             | GpuEvent::NoTimes { zone } => zone.context,
             GpuEvent::Calibration { context, .. } => context,
         };
-        let contexts = &self.programs.entry(client).or_default().contexts;
-        let is_new = !contexts.contains_key(&number);
+        let Self { contexts, losses, shares } = self;
+        let client = group.owner.client;
+        let known = contexts.get(&client);
+        let is_new = known.is_none_or(|known| !known.contains_key(&number));
+        let has_too_many = is_new && known.is_some_and(|known| known.len() >= MOST_CONTEXTS);
         let size = size(&group, event) + if is_new { CONTEXT_BYTES } else { 0 };
-        if (is_new && contexts.len() >= MOST_CONTEXTS) || !self.make_room(group.producer, size) {
-            self.losses.entry(client).or_default().beyond_share += 1;
-            return;
+        let cut = |most: Producer| {
+            let known = contexts.get_mut(&most.program);
+            let largest = known.and_then(|of| of.values_mut().max_by_key(|context| context.bytes));
+            let CutItems { items, bytes } = largest.map(WrittenContext::cut).unwrap_or_default();
+            losses.not_held(most.program, items);
+            bytes
+        };
+        if has_too_many || !shares.take(group.producer, size, cut) {
+            return losses.not_held(client, 1);
         }
-        self.shares.add(group.producer, size);
-        let program = self.programs.entry(client).or_default();
-        let context = program.contexts.entry(number).or_default();
+        let context = contexts.entry(client).or_default().entry(number).or_default();
         context.bytes += size;
         context.add(group, event);
     }
 
-    /// Whether there is room for so much more of this program's: another that has more gives way.
-    fn make_room(&mut self, producer: Producer, size: usize) -> bool {
-        while self.shares.of_all() + size > self.most_bytes {
-            if self.programs.get(&producer.program).and_then(|of| of.full_at) == Some(self.cuts) {
-                return false;
-            }
-            let most = self.shares.largest().filter(|most| *most != producer);
-            if !most.is_some_and(|most| self.cut(most)) {
-                let program = self.programs.entry(producer.program).or_default();
-                program.full_at = Some(self.cuts);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Gives up some of what this program has; `false` where it has nothing.
-    fn cut(&mut self, producer: Producer) -> bool {
-        let contexts = self.programs.get_mut(&producer.program).map(|of| &mut of.contexts);
-        let largest = contexts.and_then(|of| of.values_mut().max_by_key(|context| context.bytes));
-        let CutItems { items, bytes } = largest.map(WrittenContext::cut).unwrap_or_default();
-        self.shares.remove(producer, bytes);
-        self.losses.entry(producer.program).or_default().beyond_share += items as u64;
-        self.cuts += 1;
-        items > 0
-    }
-
     /// The contexts, by the program's number and their own, in that order.
     pub(super) fn take(&mut self) -> Vec<NumberedContext> {
-        let programs = std::mem::take(&mut self.programs);
-        let mut contexts: Vec<_> = programs
+        let mut contexts: Vec<_> = std::mem::take(&mut self.contexts)
             .into_iter()
-            .flat_map(|(client, WrittenProgram { contexts, .. })| {
+            .flat_map(|(client, contexts)| {
                 contexts.into_iter().map(move |(number, written)| NumberedContext {
                     client,
                     number,
@@ -210,18 +164,14 @@ impl WrittenGpuWork {
         contexts
     }
 
-    /// Items that come to nothing, by program.
-    pub(super) fn into_losses(self) -> Vec<(u32, GpuItemLosses)> {
-        let mut losses: Vec<_> = self.losses.into_iter().collect();
-        losses.sort_unstable_by_key(|(client, _)| *client);
-        losses
+    /// Items that come to nothing.
+    pub(super) fn into_losses(self) -> OwnLosses {
+        self.losses
     }
 
     /// So many items of the program mean nothing.
     pub(super) fn refuse(&mut self, client: u32, items: usize) {
-        if items > 0 {
-            self.losses.entry(client).or_default().undecodable += items as u64;
-        }
+        self.losses.refuse(client, items);
     }
 }
 
@@ -233,13 +183,6 @@ fn size(group: &GpuGroup<'_>, event: GpuEvent) -> usize {
         GpuEvent::Times { .. } | GpuEvent::NoTimes { .. } => size_of::<ToldTimes>(),
         // As they are written, and as they are read.
         GpuEvent::Calibration { .. } => 4 * size_of::<WrittenCalibration>(),
-    }
-}
-
-fn words_size(words: &[u64]) -> usize {
-    match words {
-        [] => 0,
-        words => size_of_val(words) + WORDS_BYTES,
     }
 }
 
@@ -274,7 +217,7 @@ impl WrittenContext {
     /// are most of it.
     fn cut(&mut self) -> CutItems {
         let Self { zones, ends, times, calibrations, .. } = self;
-        let words: usize = zones[kept(zones.len())..]
+        let words: usize = zones[first_to_give_up(zones.len())..]
             .iter()
             .map(|zone| ZONE_BYTES + words_size(&zone.attribute_words))
             .sum();
@@ -342,19 +285,6 @@ fn of_number<T: Copy>(sorted: &mut &[T], number: u32, key: impl Fn(&T) -> u32) -
         }
     }
     None
-}
-
-/// How many are left of so many where the last eighth goes.
-fn kept(count: usize) -> usize {
-    count - count.div_ceil(8)
-}
-
-/// The last eighth goes; how many these are.
-fn give_up_last<T>(list: &mut Vec<T>) -> usize {
-    let (before, kept) = (list.len(), kept(list.len()));
-    list.truncate(kept);
-    list.shrink_to_fit();
-    before - kept
 }
 
 /// A context with its numbers.
