@@ -156,9 +156,14 @@ impl Session {
         counters.add(&definitions.counters, machine, &mut tables);
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
+        let own = programs.prescan.own_losses();
+        let not_held = own.notes("markers at other times", &programs.programs, &tables, machine);
         let shortage = naming_shortage(&definitions.symbols);
         let file_damage = file_damage(&reader, definitions.summary.is_some());
-        definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(file_damage));
+        definitions
+            .info
+            .notes
+            .extend(coarse.into_iter().chain(not_held).chain(shortage).chain(file_damage));
         resolver.add_names(definitions.symbols);
         held.into_iter().for_each(|held| history.begin_at(held, machine, &mut tables));
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
@@ -504,6 +509,7 @@ impl SessionReader<'_> {
         let reader = self.reader;
         let mut prescanner = Prescanner { reader, programs, logs, lifetimes, clock, code, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
+        prescan.own_losses().count(programs, &mut self.losses);
         known.prescan = prescan;
     }
 }

@@ -8,6 +8,9 @@ use crate::stacks::Stacks;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::gpu::placed::PlacedGpuZones;
+use crate::zones::held_shares::{
+    HeldShares, OwnLosses, first_to_give_up, give_up_last, words_size,
+};
 use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{ItemPart, Parts, own_attributes};
@@ -19,8 +22,11 @@ use syscollect_model::{ClockMap, Lane, Tables, ThreadId, Ticks};
 use syscollect_playback::Lifetime;
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
-use syscollect_store::CaptureReader;
+use syscollect_store::{CaptureReader, Producer};
 use syscollect_zone_protocol::{Attribute, Event, Item, MarkerPhase, TextRole, item_words};
+
+/// Bytes that markers at other times may take.
+const MOST_MARKER_BYTES: usize = 256 << 20;
 
 /// A marker that a program placed at another time, or on another thread.
 #[derive(Clone, Debug)]
@@ -51,6 +57,61 @@ struct ThreadName {
     name: String,
 }
 
+/// Markers that programs placed at other times. They are held until their time, so what they take
+/// has a bound, in which programs have shares.
+#[derive(Debug)]
+struct WrittenMarkers {
+    /// By the programs' numbers.
+    markers: FxHashMap<u32, Vec<PlacedMarker>>,
+    losses: OwnLosses,
+    shares: HeldShares,
+}
+
+impl Default for WrittenMarkers {
+    fn default() -> Self {
+        Self::bounded(MOST_MARKER_BYTES)
+    }
+}
+
+impl WrittenMarkers {
+    /// Holds no more than so many bytes.
+    fn bounded(most_bytes: usize) -> Self {
+        let (markers, losses) = (FxHashMap::default(), OwnLosses::default());
+        Self { markers, losses, shares: HeldShares::new(most_bytes) }
+    }
+
+    fn add(&mut self, producer: Producer, marker: PlacedMarker) {
+        let Self { markers, losses, shares } = self;
+        let cut = |most: Producer| {
+            let Some(list) = markers.get_mut(&most.program) else { return 0 };
+            let gone = list[first_to_give_up(list.len())..].iter().map(PlacedMarker::size).sum();
+            losses.not_held(most.program, give_up_last(list));
+            gone
+        };
+        if shares.take(producer, marker.size(), cut) {
+            markers.entry(producer.program).or_default().push(marker);
+        } else {
+            losses.not_held(producer.program, 1);
+        }
+    }
+
+    /// All that are held, by ascending ticks.
+    fn take(&mut self) -> Vec<PlacedMarker> {
+        let mut programs: Vec<_> = std::mem::take(&mut self.markers).into_iter().collect();
+        programs.sort_unstable_by_key(|(client, _)| *client);
+        let mut markers: Vec<_> = programs.into_iter().flat_map(|(_, list)| list).collect();
+        markers.sort_by_key(|marker| marker.ticks);
+        markers
+    }
+}
+
+impl PlacedMarker {
+    fn size(&self) -> usize {
+        // They are moved to one list in the end.
+        2 * size_of::<Self>() + words_size(&self.attribute_words)
+    }
+}
+
 /// What the pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Prescan {
@@ -58,6 +119,8 @@ pub(crate) struct Prescan {
     pub(crate) is_whole: bool,
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
+    /// Until they are in order.
+    written_markers: WrittenMarkers,
     pub(crate) stacks: ProgramStacks,
     /// Something was written of GPUs.
     pub(crate) has_gpu_work: bool,
@@ -139,16 +202,9 @@ impl Prescanner<'_> {
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
             let attribute_words = own_attributes(words).into();
-            prescan.markers.push(PlacedMarker {
-                ticks,
-                lane,
-                stamped,
-                chunk,
-                tid,
-                schema,
-                phase,
-                attribute_words,
-            });
+            let marker =
+                PlacedMarker { ticks, lane, stamped, chunk, tid, schema, phase, attribute_words };
+            prescan.written_markers.add(self.programs.producer(owner.client), marker);
         }
     }
 
@@ -229,10 +285,15 @@ fn thread_name(part: &ItemPart, log: &Log, tables: &Tables) -> Option<String> {
 }
 
 impl Prescan {
+    /// Items of programs that could not be held.
+    pub(crate) fn own_losses(&self) -> &OwnLosses {
+        &self.written_markers.losses
+    }
+
     /// Sorts what was found; names go to the rows of their threads.
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
         self.is_whole = true;
-        self.markers.sort_by_key(|marker| marker.ticks);
+        self.markers = self.written_markers.take();
         let mut names: Vec<_> = std::mem::take(&mut self.names).into_values().collect();
         names.sort();
         let tids: FxHashSet<u32> = names.iter().map(|name| name.tid).collect();
@@ -258,5 +319,35 @@ impl Prescan {
             }
             row.name = tables.strings.intern(&name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::LaneKind;
+
+    #[test]
+    fn markers_without_end_are_bounded_and_leave_room_for_those_of_others() {
+        let mut written = WrittenMarkers::bounded(100_000);
+        let marker = |ticks| PlacedMarker {
+            ticks,
+            lane: Lane::new(LaneKind::Zone, 0),
+            stamped: 5,
+            chunk: ZoneChunk::default(),
+            tid: 0,
+            schema: 1,
+            phase: MarkerPhase::Instant,
+            attribute_words: Box::new([]),
+        };
+        let [hostile, honest] = [7, 8].map(|program| Producer { user: 0, program });
+        (0..10_000).for_each(|ticks| written.add(hostile, marker(ticks)));
+        (0..100).for_each(|ticks| written.add(honest, marker(ticks * 10)));
+        let lost = written.losses.beyond_share.clone();
+        let markers = written.take();
+        assert!(markers.iter().map(PlacedMarker::size).sum::<usize>() <= 100_000);
+        assert_eq!(lost.keys().collect::<Vec<_>>(), [&7]);
+        assert_eq!(markers.len() as u64 + lost[&7], 10_100);
+        assert!(markers.is_sorted_by_key(|marker| marker.ticks));
     }
 }

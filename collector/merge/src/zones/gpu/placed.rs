@@ -3,8 +3,8 @@
 use super::clock::{ClockReading, GpuClock, TickFormat, WorkBounds};
 use super::rows::{NestedRow, NestedRows};
 use super::written::{
-    JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext,
-    WrittenGpuWork, ZONE_BYTES, join,
+    JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext, WrittenGpuWork,
+    ZONE_BYTES, join,
 };
 use crate::engine::Engine;
 use crate::tasks::TaskHistory;
@@ -17,8 +17,8 @@ use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, Scope,
-    Tables, ThreadId, Track, TrackKind, Value,
+    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, Scope, Tables, ThreadId, Track,
+    TrackKind, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::HostClock;
