@@ -6,8 +6,8 @@ use crate::open::End;
 use crate::stacks::{EventStacks, Resolved, Resolver, StackCache};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    CpuId, Event, Lane, Location, LocationId, LockId, ProcessId, StringId, Tables, ThreadId, Ticks,
-    Time, TrackId,
+    CpuId, Event, Lane, Location, LocationId, LockId, LossCause, ProcessId, StringId, Tables,
+    ThreadId, Ticks, Time, TrackId,
 };
 use syscollect_playback::{AddedRows, Stopped};
 
@@ -83,11 +83,21 @@ impl ProgramId {
 pub(crate) struct Writer {
     pub(crate) lane: Lane,
     pub(crate) program: ProgramId,
+    /// Whose program it is, where that is known.
+    pub(crate) user: Option<u32>,
     pub(crate) tid: u32,
     pub(crate) owner: u32,
     pub(crate) thread: ThreadId,
     /// Its slot in `Zones::threads`.
     pub(crate) slot: usize,
+}
+
+impl Writer {
+    /// So many of its items mean nothing.
+    pub(crate) fn refuse(&self, engine: &mut Engine<'_>, items: u64) {
+        let losses = &mut engine.source.losses;
+        losses.of_program(self.lane, self.user, LossCause::Undecodable, items);
+    }
 }
 
 /// A lane while it is played.

@@ -142,8 +142,13 @@ impl Losses {
     }
 
     /// Items that a program of this user wrote and that are nothing, or more than its share.
-    pub(crate) fn of_program(&mut self, user: Option<u32>, cause: LossCause, count: u64) {
-        let lane = Lane::new(LaneKind::Zone, 0);
+    pub(crate) fn of_program(
+        &mut self,
+        lane: Lane,
+        user: Option<u32>,
+        cause: LossCause,
+        count: u64,
+    ) {
         match cause {
             LossCause::BeyondShare => self.beyond_share(lane, count),
             _ => self.undecodable(lane, count),
@@ -329,6 +334,27 @@ mod tests {
 
     fn totals(losses: &Losses) -> Vec<(LossCause, u64)> {
         losses.totals().into_iter().map(|loss| (loss.cause, loss.count)).collect()
+    }
+
+    #[test]
+    fn what_programs_wrote_wrong_or_too_much_is_told_by_their_users() {
+        let mut losses = Losses::default();
+        let zones = Lane::new(LaneKind::Zone, 3);
+        losses.of_program(zones, Some(1000), LossCause::BeyondShare, 7);
+        losses.of_program(zones, Some(1001), LossCause::Undecodable, 2);
+        losses.of_program(zones, None, LossCause::Undecodable, 4);
+        losses.undecodable(zones, 1);
+        // What the recorder declares anew takes none of that away.
+        losses.declare(&[]);
+        let totals: Vec<_> =
+            losses.totals().iter().map(|loss| (loss.cause, loss.user, loss.count)).collect();
+        let expected = [
+            (LossCause::Undecodable, Some(1001), 2),
+            (LossCause::Undecodable, None, 5),
+            (LossCause::BeyondShare, Some(1000), 7),
+        ];
+        assert_eq!(totals, expected);
+        assert!(losses.totals().iter().all(Loss::is_of_own_program));
     }
 
     #[test]

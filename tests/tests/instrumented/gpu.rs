@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, TracyExporter};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, GpuJob, GpuJobEnd, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, GpuJob, GpuJobEnd, LossCause, Tables, ThreadId, Time, TrackId,
+};
 use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_store::CaptureReader;
@@ -275,9 +277,18 @@ fn contexts_without_end_are_refused_and_counted() {
         thread.gpu(&mut machine, 10, begin(queue, 1, draw), &[]);
     }
     program.finish(&mut machine);
-    let (Zones { zones, .. }, lost) = zones_of(machine);
-    assert_eq!((zones.len(), lost), (256, 44));
-    assert!(zones.iter().all(|(_, _, job)| job.end == GpuJobEnd::Untimed));
+    let mut session = open(machine.finish());
+    let note = "game (PID 100) wrote more of GPUs than one program may have: 44 items are left out";
+    // Each play reads them anew, and tells of them once.
+    for _ in 0..2 {
+        let mut zones = Zones::default();
+        let played = session.play(&mut zones).unwrap();
+        assert_eq!((zones.zones.len(), played.lost), (256, 44));
+        assert!(zones.zones.iter().all(|(_, _, job)| job.end == GpuJobEnd::Untimed));
+        let notes = session.info().notes.iter().filter(|said| *said == note);
+        assert_eq!(notes.count(), 1, "{:?}", session.info().notes);
+        assert!(session.losses().iter().all(|loss| loss.cause == LossCause::BeyondShare));
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl ProgramAsyncZones {
         let has_room = self.open.len() < MOST_ASYNC && !self.open.contains_key(&number);
         let place = references.known.logs.get(client).location(location).filter(|_| has_room);
         let Some(place) = place else {
-            engine.source.losses.undecodable(writer.lane, 1);
+            writer.refuse(engine, 1);
             return Ok(false);
         };
         let name = task.unwrap_or(place.name);

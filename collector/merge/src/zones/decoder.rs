@@ -111,11 +111,12 @@ impl Zones {
         chunk: &ZoneChunk,
     ) -> Writer {
         let ZoneChunk { client, tid, owner, .. } = *chunk;
-        let pid = self.references.known.programs.pid(client);
+        let programs = &self.references.known.programs;
+        let (pid, user) = (programs.pid(client), programs.user(client));
         let thread = engine.claimed_thread(tid, pid);
         let program = ProgramId { process: engine.tables.thread(thread).process, client };
         let slot = self.threads.slot(engine, thread, program);
-        Writer { lane, program, tid, owner, thread, slot }
+        Writer { lane, program, user, tid, owner, thread, slot }
     }
 
     #[inline]
@@ -135,7 +136,7 @@ impl Zones {
             // No event: it says more of what came before.
             _ if !is_stamped(*first) => self.update_open(engine, writer, words),
             _ => {
-                engine.source.losses.undecodable(writer.lane, 1);
+                writer.refuse(engine, 1);
                 self.update_open(engine, writer, attribute_words)
             }
         }
@@ -318,7 +319,7 @@ impl Zones {
         let client = writer.program.client;
         let interned = self.references.known.logs.get(client).string(string);
         if interned.is_none() && string != 0 {
-            engine.source.losses.undecodable(writer.lane, 1);
+            writer.refuse(engine, 1);
             return Ok(());
         }
         let attributes = self.decode_attributes(engine, writer, attribute_words, About::Message)?;
@@ -336,7 +337,7 @@ impl Zones {
     ) -> Result<(), Stopped> {
         let client = by.program.client;
         let Some(schema) = self.references.known.logs.get(client).schema(schema) else {
-            engine.source.losses.undecodable(by.lane, 1);
+            by.refuse(engine, 1);
             return Ok(());
         };
         let attributes =
@@ -408,7 +409,7 @@ impl Zones {
         if words.is_empty() {
             return Ok(attributes);
         }
-        engine.source.losses.undecodable(writer.lane, std::mem::take(&mut attributes.unknown));
+        writer.refuse(engine, std::mem::take(&mut attributes.unknown));
         if let Some(name) = attributes.thread_name.take()
             && let Some(name) = engine.new_name(&name)
         {

@@ -51,7 +51,7 @@ impl FrameSets {
     ) -> Result<(), Stopped> {
         match log.string(set) {
             None if set != 0 => {
-                engine.source.losses.undecodable(writer.lane, 1);
+                writer.refuse(engine, 1);
                 Ok(())
             }
             name => self.frame(engine, writer.program, name.filter(|_| set != 0), phase),

@@ -29,7 +29,7 @@ impl HeapChange {
         let client = writer.program.client;
         let name = references.known.logs.get(client).string(pool);
         if pool != 0 && name.is_none() {
-            engine.source.losses.undecodable(writer.lane, 1);
+            writer.refuse(engine, 1);
             return Ok(());
         }
         engine.occurred(if allocated.is_some() { EventType::Allocation } else { EventType::Free });

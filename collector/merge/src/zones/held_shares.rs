@@ -4,7 +4,7 @@ use crate::losses::Losses;
 use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use syscollect_model::{LossCause, MachineId, Process, Tables, grouped};
+use syscollect_model::{Lane, LaneKind, LossCause, MachineId, Process, Tables, grouped};
 use syscollect_store::{Producer, ProducerShares};
 
 /// Programs that are named of which not all could be held; of others it is said how many.
@@ -111,13 +111,15 @@ impl OwnLosses {
 
     /// Counts them.
     pub(crate) fn count(&self, programs: &Programs, losses: &mut Losses) {
+        // Which of the lanes of zones it was is not told.
+        let lane = Lane::new(LaneKind::Zone, 0);
         let of_causes = [
             (LossCause::Undecodable, &self.undecodable),
             (LossCause::BeyondShare, &self.beyond_share),
         ];
         for (cause, of_programs) in of_causes {
             for (client, count) in of_programs {
-                losses.of_program(programs.user(*client), cause, *count);
+                losses.of_program(lane, programs.user(*client), cause, *count);
             }
         }
     }

@@ -24,7 +24,7 @@ impl LockUse {
         log: &Log,
     ) -> Result<(), Stopped> {
         let Some(lock) = self.lock_row(engine, writer, log) else {
-            engine.source.losses.undecodable(writer.lane, 1);
+            writer.refuse(engine, 1);
             return Ok(());
         };
         engine.occurred(EventType::Lock);

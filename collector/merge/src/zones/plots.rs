@@ -36,7 +36,7 @@ impl Plots {
                 engine.emit(&Event::Counter(track, value))
             }
             None => {
-                engine.source.losses.undecodable(writer.lane, 1);
+                writer.refuse(engine, 1);
                 Ok(())
             }
         }

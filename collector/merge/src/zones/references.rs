@@ -36,7 +36,7 @@ impl ZoneReferences {
         let place = self.known.logs.get(writer.program.client).location(zone.location);
         let place = place.filter(|_| zone.depth < MAX_DEPTH);
         if place.is_none() {
-            engine.source.losses.undecodable(writer.lane, 1);
+            writer.refuse(engine, 1);
         }
         place
     }

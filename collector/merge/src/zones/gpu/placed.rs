@@ -17,8 +17,8 @@ use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, LossCause, Scope, Tables, ThreadId, Track,
-    TrackKind, Value,
+    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, Lane, LaneKind, LossCause, Scope, Tables,
+    ThreadId, Track, TrackKind, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::HostClock;
@@ -251,8 +251,8 @@ impl PlacedGpuZone {
         let words = &self.attribute_words;
         let attributes =
             EventAttributes::read(words, About::Zone, log, references.names, &engine.tables);
-        let user = references.known.programs.user(client);
-        engine.source.losses.of_program(user, LossCause::Undecodable, attributes.unknown);
+        let (lane, user) = (Lane::new(LaneKind::Zone, 0), references.known.programs.user(client));
+        engine.source.losses.of_program(lane, user, LossCause::Undecodable, attributes.unknown);
         let thread = self.thread.unwrap_or_else(|| {
             let pid = references.known.programs.pid(client);
             engine.thread_of(self.tid, pid)
