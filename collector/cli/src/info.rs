@@ -4,7 +4,7 @@ use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
 use crate::kept_files::{self, UnkeptFiles};
-use crate::lost::loss_text;
+use crate::lost::{loss_text, own_items_text};
 use crate::source::{self, Source};
 use crate::summary::stopped_early;
 use crate::terminal::{Style, Terminal};
@@ -506,7 +506,17 @@ impl Report {
             let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
         }
-        let lost = style.alarm(&format!("*** {} ***", grouped(self.lost)));
+        let own_items = self
+            .losses
+            .iter()
+            .filter(|loss| loss.is_of_own_program())
+            .fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        let lost = match (self.lost.saturating_sub(own_items), own_items) {
+            (others, 0) => grouped(others),
+            (0, own) => own_items_text(own),
+            (others, own) => format!("{} and {}", grouped(others), own_items_text(own)),
+        };
+        let lost = style.alarm(&format!("*** {lost} ***"));
         let _ = writeln!(text, "{:<10} {lost}", "Lost");
         for loss in self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten) {
             let _ = writeln!(text, "{:<10} {}", "", printable(&loss_text(loss)));

@@ -165,10 +165,7 @@ impl Lost {
             parts.push(format!("{} renames beyond their processes' shares", grouped(renames)));
         }
         if own_items > 0 {
-            parts.push(format!(
-                "{} items of programs that mean nothing or are beyond their shares",
-                grouped(own_items)
-            ));
+            parts.push(own_items_text(own_items));
         }
         let no_event = match (of_events, buffers, renames, own_items) {
             (0, 0, 0, 0) => ", and no event",
@@ -235,6 +232,11 @@ fn is_lacking(loss: &Loss) -> bool {
 /// Whether records of a lane tell of events rather than being some.
 fn is_beside_events(origin: &LossOrigin) -> bool {
     matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
+}
+
+/// Items of programs of which nobody else lost any ([`Loss::is_of_own_program`]).
+pub(crate) fn own_items_text(count: u64) -> String {
+    format!("{} items of programs that mean nothing or are beyond their shares", grouped(count))
 }
 
 /// A process may be renamed so often (`bpf/src/tasks.bpf.c`). What else is beyond a share of the
