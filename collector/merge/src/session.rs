@@ -39,7 +39,9 @@ const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 /// A capture with everything read that events refer to, ready to be played.
 ///
 /// Memory is bounded by the definitions (processes, mappings, names), by a share of stacks for each
-/// process, and by one chunk per lane; it does not grow with the number of events.
+/// process, by one chunk per lane, and by what is held until its time: markers that programs placed
+/// at another one, and, while it is played, their zones of GPUs. These have bounds in which programs
+/// have shares; memory does not grow with the number of events.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) reader: CaptureReader,
