@@ -51,13 +51,18 @@ pub(super) fn resident_bytes(process: &Path, address: u64, most: usize) -> io::R
     Ok(((first + resident) * PAGE).saturating_sub(address).min(most) as usize)
 }
 
-/// Whether the memory that has a process's command line is there, as far as `most` bytes of it.
+/// Whether the memory that has a process's command line is there, as far as `most` bytes of it; so
+/// it is where the kernel does not tell.
 ///
 /// # Errors
 ///
 /// The system's.
 pub(super) fn has_resident_arguments(process: &Path, most: usize) -> io::Result<bool> {
-    let stat = std::fs::read(process.join("stat"))?;
+    let stat = match std::fs::read(process.join("stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
     let Some((begin, end)) = arguments(&stat) else { return Ok(true) };
     let wanted = end.saturating_sub(begin).min(most as u64) as usize;
     Ok(resident_bytes(process, begin, wanted)? == wanted)
