@@ -5,6 +5,7 @@ mod compared;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use syscollect_tests::tracy_viewer::StrictViewer;
 
 use self::compared::{RecordedEvents, compare};
-use super::context::{Context, ends_with_us, finish, signal, until, wait};
+use super::context::{Context, NOBODY, ends_with_us, finish, signal, until, wait};
 use super::hostile_tasks::Programs;
 
 /// Connections, one after the other.
@@ -96,6 +97,7 @@ fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<Strin
         programs.0.push(program.spawn()?);
     }
     thread::sleep(BEGUN);
+    refuses_other_users(&live.address)?;
     let mut viewers = Vec::new();
     for _ in 0..CONNECTIONS {
         viewers.push(watch(&live.address, *looks, || {
@@ -116,6 +118,19 @@ fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<Strin
     let compared = viewers.iter().map(|viewer| compare(viewer, &file));
     let compared = compared.collect::<Result<Vec<_>>>()?.into_iter().map(|one| one.to_string());
     Ok(format!("as in the snapshot: {}", compared.collect::<Vec<_>>().join("; ")))
+}
+
+/// Another user of this machine speaks the protocol, and is told nothing.
+fn refuses_other_users(address: &str) -> Result<()> {
+    let (host, port) = address.rsplit_once(':').context("an address has a port")?;
+    let hello = r"TracyPrf\x52\0\0\0";
+    let script = format!(
+        "exec 3<>/dev/tcp/{host}/{port}; printf '{hello}' >&3; timeout 5 head -c 1 <&3 | wc -c"
+    );
+    let heard = Command::new("bash").uid(NOBODY).args(["-c", &script]).output()?;
+    let heard = String::from_utf8_lossy(&heard.stdout).trim().to_owned();
+    ensure!(heard == "0", "user {NOBODY} heard {heard:?} bytes of the machine");
+    Ok(())
 }
 
 /// What a viewer sees for so long, while something is done.
