@@ -1,6 +1,6 @@
 //! The functions of an ELF file.
 
-use crate::arch::is_return;
+use crate::arch::{CALLABLE_NOP, is_return};
 use crate::error::ProbeError;
 use crate::exits::{UnclearExits, exits};
 use crate::frames::Frames;
@@ -35,6 +35,22 @@ pub struct Function {
     pub offset: u64,
     /// How many bytes it has; 0 where the file does not say.
     pub size: u64,
+}
+
+impl Function {
+    /// Without a nop of five bytes that it begins with, which does nothing that a probe would miss.
+    ///
+    /// Once such a nop is probed, Linux 6.18 has it call a page that forked children do not have:
+    /// they would die there.
+    #[must_use]
+    pub fn past_callable_nop<'data, R: ReadRef<'data>>(self, data: R) -> Self {
+        let nop = CALLABLE_NOP.len() as u64;
+        let begins = data.read_bytes_at(self.offset, nop);
+        if begins != Ok(&CALLABLE_NOP[..]) || (1..=nop).contains(&self.size) {
+            return self;
+        }
+        Self { offset: self.offset + nop, size: self.size.saturating_sub(nop), ..self }
+    }
 }
 
 /// How it is noticed that a function returns.

@@ -174,3 +174,18 @@ fn a_return_is_told_from_a_jump_that_leaves_a_function() {
         assert!(!is_return(code), "{code:x?}");
     }
 }
+
+#[test]
+fn a_function_that_begins_with_a_nop_in_whose_place_linux_calls_is_probed_behind_it() {
+    let mut bytes = library();
+    let nop = [0x0f, 0x1f, 0x44, 0, 0];
+    let at = CODE_OFFSET as usize;
+    bytes[at..at + nop.len()].copy_from_slice(&nop);
+    let functions = Functions::read(&bytes[..]).unwrap();
+    let found = |glob: &str| functions.matching(&glob.parse().unwrap(), 3).unwrap().remove(0);
+    let [moved, other] = ["fopen", "fclose"].map(|glob| found(glob).past_callable_nop(&bytes[..]));
+    assert_eq!((moved.offset, moved.size), (CODE_OFFSET + 5, 11));
+    assert_eq!((other.offset, other.size), (CODE_OFFSET + 0x20, 16));
+    let short = Function { size: 5, ..found("fopen") };
+    assert_eq!(short.clone().past_callable_nop(&bytes[..]), short, "it would be another's place");
+}

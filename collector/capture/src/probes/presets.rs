@@ -104,18 +104,19 @@ fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<PresetFun
     let called = all.called(|symbol| preset.function(symbol).is_some());
     let found = called.filter_map(|function| {
         let returns = all.returns_to_caller(cache, &function);
-        Some((preset.function(&function.symbol)?, function, returns))
+        let preset = preset.function(&function.symbol)?;
+        Some((preset, function.past_callable_nop(cache), returns))
     });
     let functions: Vec<_> = found.collect();
     if functions.is_empty() {
         return Err("it exports none of the functions that are known".to_owned());
     }
     let lookups = all.called(|symbol| preset.lookup(symbol).is_some());
-    let lookups = lookups.filter_map(|function| Some((preset.lookup(&function.symbol)?, function)));
-    Ok(PresetFunctions {
-        functions,
-        lookups: lookups.map(|(name, function)| (function, name)).collect(),
-    })
+    let lookups = lookups.filter_map(|function| {
+        let name = preset.lookup(&function.symbol)?;
+        Some((function.past_callable_nop(cache), name))
+    });
+    Ok(PresetFunctions { functions, lookups: lookups.collect() })
 }
 
 impl Planner {

@@ -633,7 +633,7 @@ fn functions_of(
     let (mut functions, mut left_out) = (Vec::new(), Vec::new());
     for function in all.matching(&spec.function, spec.limit)? {
         match all.returns(cache, &function) {
-            Ok(returns) => functions.push((function, returns)),
+            Ok(returns) => functions.push((function.past_callable_nop(cache), returns)),
             Err(why) => left_out.push((function.name, why)),
         }
     }

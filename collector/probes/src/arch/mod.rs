@@ -8,6 +8,6 @@ mod x86_64;
 
 pub use x86_64::Register;
 pub(crate) use x86_64::{
-    DecodedInstruction, Flow, PARAMETERS, RETURN_ADDRESS_BYTES, STACK_POINTER, Stack,
+    CALLABLE_NOP, DecodedInstruction, Flow, PARAMETERS, RETURN_ADDRESS_BYTES, STACK_POINTER, Stack,
     decode_instructions, is_nop, is_return, parse_place,
 };
