@@ -243,10 +243,16 @@ impl Picture {
     }
 
     /// Tells a viewer that knows `self` what is now, in `after`: since the first the viewer heard
-    /// nothing.
-    pub(crate) fn tell_difference(&self, after: &Self, at: Moment<'_>, viewer: &mut Viewer) {
+    /// nothing. Of zones that ended meanwhile it says `of_ended`.
+    pub(crate) fn tell_difference(
+        &self,
+        after: &Self,
+        of_ended: Option<&ZoneWords>,
+        at: Moment<'_>,
+        viewer: &mut Viewer,
+    ) {
         self.tell_cpus(after, at, viewer);
-        self.tell_zones(after, at, viewer);
+        self.tell_zones(after, of_ended, at, viewer);
         self.tell_locks(after, at, viewer);
         let is_new = |(plot, value): &(&PlotId, &f64)| self.plots.get(*plot) != Some(*value);
         for (plot, value) in after.plots.iter().filter(is_new) {
@@ -282,13 +288,19 @@ impl Picture {
         }
     }
 
-    fn tell_zones(&self, after: &Self, at: Moment<'_>, viewer: &mut Viewer) {
+    fn tell_zones(
+        &self,
+        after: &Self,
+        of_ended: Option<&ZoneWords>,
+        at: Moment<'_>,
+        viewer: &mut Viewer,
+    ) {
         let nothing = OpenZones::default();
         for (thread, zones) in &self.zones {
             let now = after.zones.get(thread).unwrap_or(&nothing);
             let same = same_zones(zones, now);
             for _ in same..zones.open.len() {
-                viewer.zone_end(*thread, None, at);
+                viewer.zone_end(*thread, of_ended, at);
             }
             viewer.cut();
         }

@@ -3,7 +3,7 @@
 
 use crate::answers::{Asked, QUERY};
 use crate::catalogue::{Catalogue, FrameRow};
-use crate::event::{Event, Message};
+use crate::event::{Event, Message, ZoneWords};
 use crate::handshake::{Beginning, HELLO, HandshakeError, Host, read_hello, welcome};
 use crate::lz4::Packer;
 use crate::picture::Picture;
@@ -331,7 +331,11 @@ impl Session {
         let Some(Missing { known, events }) = watched.missing.take() else { return };
         let time = self.picture.time.max(known.time);
         let at = Moment { time, catalogue: &self.catalogue };
-        known.tell_difference(&self.picture, at, &mut watched.viewer);
+        let of_ended = ZoneWords {
+            text: Some("it ended before this: events are missing".into()),
+            ..ZoneWords::default()
+        };
+        known.tell_difference(&self.picture, Some(&of_ended), at, &mut watched.viewer);
         if events > 0 {
             let text = format!("{events} events are missing before this: the viewer was too slow");
             let message = Message {
@@ -401,7 +405,7 @@ impl Session {
         // The viewer waits for the ends of all zones.
         let at = Moment { time: self.picture.time, catalogue: &self.catalogue };
         let nothing = self.picture.without_open_zones();
-        self.picture.tell_difference(&nothing, at, &mut watched.viewer);
+        self.picture.tell_difference(&nothing, None, at, &mut watched.viewer);
         watched.viewer.writer.plain(Kind::Terminate);
         watched.ending = Ending::Told;
     }

@@ -4,7 +4,7 @@ use crate::connection::{connect, end, exchange};
 use crate::expected::{Both, Expected, functions, zones};
 use syscollect_exporters::TracyLive;
 use syscollect_playback::Recording as _;
-use syscollect_tests::tracy_viewer::{ReceivedTimeline, StrictViewer};
+use syscollect_tests::tracy_viewer::{ReceivedTimeline, ReceivedZone, StrictViewer};
 use syscollect_tests::{golden, reference_capture};
 use syscollect_tracy_protocol::Limits;
 
@@ -167,6 +167,18 @@ fn a_slow_viewer_misses_the_oldest_and_is_told_so_and_nothing_contradicts() {
         .map(|count| count.parse::<u64>().unwrap())
         .sum();
     assert_eq!(said, left_out);
+    // A zone whose end is among them says that it has another one.
+    let right_ends: Vec<i64> = expected.zones.iter().filter_map(|(_, end, _)| *end).collect();
+    let zones = seen.zones.iter().filter(|zone| zone.end.is_some());
+    let (right, other): (Vec<_>, Vec<_>) =
+        zones.partition(|zone| zone.end.is_some_and(|end| right_ends.contains(&end)));
+    let last = seen.zones.iter().filter_map(|zone| zone.end).max();
+    let says = |zone: &ReceivedZone| {
+        zone.text.as_deref() == Some("it ended before this: events are missing")
+    };
+    assert!(right.iter().any(|zone| !says(zone)), "{right:?}");
+    let lost: Vec<_> = other.iter().filter(|zone| zone.end != last).collect();
+    assert!(!lost.is_empty() && lost.iter().all(|zone| says(zone)), "{lost:?}");
     // The newest are there.
     let last = expected.switches.iter().rev().find(|(.., next)| *next != 0).unwrap();
     assert!(seen.switches.iter().any(|switch| (switch.time, switch.new) == (last.0, last.2)));
