@@ -43,6 +43,8 @@ struct Pool {
 #[derive(Default)]
 pub(crate) struct Memory {
     pools: BTreeMap<(ProcessId, Option<StringId>), Pool>,
+    /// Of nobody.
+    empty: Pool,
     /// Memory that was freed and whose allocation is not known.
     pub(crate) unknown: u64,
     /// Pieces that found no room.
@@ -78,7 +80,9 @@ impl Memory {
         });
     }
 
-    /// The pools with their names. The heap of the only process that has one is the viewer's own.
+    /// The pools with their names. The heap of the only process that has one is the viewer's own;
+    /// else that is empty, for a viewer that is asked for memory takes for granted that it is there
+    /// (0.14, `Worker::GetMemoryNamed`).
     pub(crate) fn named(
         &self,
         code: &mut Code,
@@ -88,33 +92,35 @@ impl Memory {
         let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();
         let pools = self.pools.iter().filter(|(_, pool)| !pool.pieces.is_empty());
         let mut named = FxHashMap::<String, u32>::default();
+        let pools = pools.map(|((process, name), pool)| {
+            let row = tables.process(*process);
+            let whose = format!("{} ({})", tables.process_name(*process), row.pid);
+            let name = match name {
+                None if heaps == 1 => None,
+                None => Some(whose),
+                Some(name) => Some(format!("{whose} {}", tables.strings.get(*name))),
+            };
+            // A process that has the id of a former one may have its name, too.
+            let name = name.map(|name| {
+                let before = named.entry(name.clone()).or_default();
+                *before += 1;
+                match *before {
+                    1 => strings.intern_short(&name),
+                    number => strings.intern_short(&format!("{name} #{number}")),
+                }
+            });
+            let stacks = pool.pieces.iter().map(|piece| {
+                [piece.allocated.stack, piece.freed.as_ref().and_then(|freed| freed.stack)]
+            });
+            let callstacks = stacks
+                .map(|stacks| stacks.map(|stack| code.callstack_or_none(stack, strings, tables)));
+            NamedPool { name, pool, callstacks: callstacks.collect() }
+        });
+        let mut pools: Vec<_> = pools.collect();
+        if pools.iter().all(|pool| pool.name.is_some()) {
+            pools.push(NamedPool { name: None, pool: &self.empty, callstacks: Vec::new() });
+        }
         pools
-            .map(|((process, name), pool)| {
-                let row = tables.process(*process);
-                let whose = format!("{} ({})", tables.process_name(*process), row.pid);
-                let name = match name {
-                    None if heaps == 1 => None,
-                    None => Some(whose),
-                    Some(name) => Some(format!("{whose} {}", tables.strings.get(*name))),
-                };
-                // A process that has the id of a former one may have its name, too.
-                let name = name.map(|name| {
-                    let before = named.entry(name.clone()).or_default();
-                    *before += 1;
-                    match *before {
-                        1 => strings.intern_short(&name),
-                        number => strings.intern_short(&format!("{name} #{number}")),
-                    }
-                });
-                let stacks = pool.pieces.iter().map(|piece| {
-                    [piece.allocated.stack, piece.freed.as_ref().and_then(|freed| freed.stack)]
-                });
-                let callstacks = stacks.map(|stacks| {
-                    stacks.map(|stack| code.callstack_or_none(stack, strings, tables))
-                });
-                NamedPool { name, pool, callstacks: callstacks.collect() }
-            })
-            .collect()
     }
 }
 
