@@ -178,8 +178,8 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
-/* A thread that has met a probe's breakpoint: the instruction that it steps over, and where its copy
- * lies. */
+/* A thread that has met a probe's breakpoint: the instruction that it steps over, and where its
+ * copy lies. */
 struct uprobe_task {
 	unsigned long vaddr;
 	unsigned long xol_vaddr;

@@ -40,8 +40,8 @@ const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 ///
 /// Memory is bounded by the definitions (processes, mappings, names), by a share of stacks for each
 /// process, by one chunk per lane, and by what is held until its time: markers that programs placed
-/// at another one, and, while it is played, their zones of GPUs. These have bounds in which programs
-/// have shares; memory does not grow with the number of events.
+/// at another one, and, while it is played, their zones of GPUs. These have bounds in which
+/// programs have shares; memory does not grow with the number of events.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) reader: CaptureReader,

@@ -62,7 +62,7 @@ struct TierBooks<B> {
     count: u64,
     /// How often a sample found it back.
     seen_awake: u64,
-    /// How often after a longer time than the limit, that for which it waited for a CPU not counted.
+    /// How often after a longer time than the limit, without that for which it waited for a CPU.
     over_limit: u64,
     /// How often that was not longer than it had waited before.
     mostly_waited: u64,

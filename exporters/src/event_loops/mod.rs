@@ -21,9 +21,9 @@
 //! loop counts.
 //!
 //! **A loop that polls** comes back without sleeping, and no event tells of it: only samples do.
-//! Once [`LEAST_RETURNS`] samples have found it back since it last slept, a stretch is told where that many of its samples would have found it in its wait that it cannot
-//! be chance ([`ENOUGH_SAMPLES`](books::ENOUGH_SAMPLES)), and else counted as unsure. Before that,
-//! and where there are no samples of what it did on its CPU, a stretch is told as one in which it
+//! Once [`LEAST_RETURNS`] samples have found it back since it last slept, a stretch is told where
+//! so many of its samples would have found it in its wait that it cannot be chance
+//! ([`ENOUGH_SAMPLES`](books::ENOUGH_SAMPLES)), and else counted as unsure. Before that, and where there are no samples of what it did on its CPU, a stretch is told as one in which it
 //! may have come back. Other stretches may be such, too, if a loop's work never ends and each look
 //! for it is too short for a sample.
 //!

@@ -9,8 +9,8 @@ const LIMIT: u64 = 50;
 const THREADS: u32 = 3;
 const CPUS: u32 = 2;
 
-/// Something that takes a time, and what happens then.
-type Step = Vec<(u64, LoopEvent)>;
+/// Events, each with how much later than the one before it is.
+type LaterEvents = Vec<(u64, LoopEvent)>;
 
 fn thread() -> impl Strategy<Value = ThreadId> {
     (0..THREADS).prop_map(ThreadId)
@@ -52,7 +52,7 @@ fn sample() -> impl Strategy<Value = LoopSample> {
 }
 
 /// Threads that come back to one kind of wait, again and again.
-fn turns() -> impl Strategy<Value = Step> {
+fn turns() -> impl Strategy<Value = LaterEvents> {
     let turns = prop::collection::vec((time(), time(), any::<bool>(), 0..8_u8), 1..20);
     (thread(), cpu(), wait(), turns).prop_map(|(thread, cpu, wait, turns)| {
         let turns = turns.into_iter().flat_map(|(waits, works, is_woken, odd)| {
@@ -70,7 +70,7 @@ fn turns() -> impl Strategy<Value = Step> {
 }
 
 /// A thread that is on a CPU all the time, and looks for work now and then.
-fn polls() -> impl Strategy<Value = Step> {
+fn polls() -> impl Strategy<Value = LaterEvents> {
     let seen = prop::collection::vec((1..60_u64, any::<bool>()), 1..60);
     (thread(), cpu(), seen).prop_map(|(thread, cpu, seen)| {
         let runs = LoopSwitch { cpu, previous: None, next: Some(thread) };
@@ -92,7 +92,7 @@ fn departure() -> impl Strategy<Value = Departure<u8>> {
 }
 
 /// Anything, in any order.
-fn noise() -> impl Strategy<Value = Step> {
+fn noise() -> impl Strategy<Value = LaterEvents> {
     let previous =
         (thread(), departure()).prop_map(|(thread, departure)| LeavingThread { thread, departure });
     let switch = (cpu(), prop::option::of(previous), prop::option::of(thread()));

@@ -1,5 +1,5 @@
 //! What came after the part of a recording that is told of. When a snapshot is taken the kernel is
-//! asked who sleeps: of whom nothing else is told up to there has slept since before that part, too.
+//! asked who sleeps: of whom nothing else is told up to there has slept since before that part.
 
 use rustc_hash::FxHashSet;
 use syscollect_model::{Event, OffCpu, ThreadId};

@@ -126,7 +126,7 @@ impl ProgramAccounts {
     }
 }
 
-/// What a snapshot was taken for is marked on the thread that it happened to, too: it happened once.
+/// What a snapshot was taken for happened once, and is marked on its thread, too.
 fn is_second_snapshot_mark(track: TrackId, tables: &Tables) -> bool {
     let Track { scope, name, .. } = tables.track(track);
     matches!(scope, Scope::Thread(_)) && tables.strings.get(*name) == SnapshotMark::TRACK

@@ -6,9 +6,8 @@
 mod common;
 mod compiled;
 
-use compiled::{Language, arena_of, hide_from_recorders, library};
+use compiled::{Language, arena_of, hide_from_recorders};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use syscollect_client as _;
 use syscollect_zone_protocol::{Attribute, Item, StackEnding};
@@ -27,23 +26,9 @@ struct Chain {
 /// Builds a program of this folder, runs it, and compares each of its threads; nothing if there is
 /// no compiler.
 fn chains(language: Language, source: &str, options: &[&str]) -> Option<Vec<Chain>> {
-    let (compiler, arguments) = language.compiler()?;
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("stacks");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new(&compiler)
-        .args(["-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(root.join("../include"))
-        .args(options)
-        .args(arguments)
-        .arg(root.join("tests").join(source))
-        .args(["-x", "none", "-o"])
-        .arg(&program)
-        .arg(library())
-        .args(["-lpthread", "-ldl", "-lm"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let source = format!("tests/{source}");
+    let program = language.build_as(folder.path(), options, &[&source])?;
     hide_from_recorders(&program);
     let mut child =
         Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

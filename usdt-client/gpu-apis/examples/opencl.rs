@@ -5,7 +5,7 @@
 #[path = "marked/mod.rs"]
 mod marked;
 
-use marked::{Marked, MarkedZones, without_driver};
+use marked::{MarkedGpuWork, MarkedZones, without_driver};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device, get_all_devices};
@@ -83,6 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ];
     let (device, clocks) = (device.name()?, queue.read_clocks());
     let without_times = recorder.refused() + recorder.outstanding() as u64;
-    Marked { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
+    MarkedGpuWork { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }
+        .print();
     Ok(())
 }

@@ -5,7 +5,7 @@
 #[path = "marked/mod.rs"]
 mod marked;
 
-use marked::{Marked, MarkedZones, without_driver};
+use marked::{MarkedGpuWork, MarkedZones, without_driver};
 use std::error::Error;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -140,6 +140,7 @@ fn main() -> Result<(), AnyError> {
     ];
     let device = &gpu.device.adapter_info().name;
     let without_times = queue.refused() + queue.outstanding() as u64;
-    Marked { device, queue: QUEUE, zones: &zones, without_times, clocks: None, waited }.print();
+    MarkedGpuWork { device, queue: QUEUE, zones: &zones, without_times, clocks: None, waited }
+        .print();
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Clocks of the GPU and of the host, read together.
-// Without a feature nobody reads one.
-#![cfg_attr(not(any(feature = "ash", feature = "glow", feature = "opencl3")), allow(dead_code))]
+#![cfg_attr(
+    not(any(feature = "ash", feature = "glow", feature = "opencl3")),
+    allow(dead_code, reason = "no interface reads clocks")
+)]
 
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;

@@ -1,6 +1,5 @@
 //! Which queries are in use where values come by whole frames: books only, of any interface.
-// Only wgpu's do; built for its tests without it.
-#![cfg_attr(not(feature = "wgpu"), allow(dead_code))]
+#![cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "its tests need a part of it"))]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;

@@ -1,8 +1,8 @@
 //! Examples of GPU interfaces, on the driver that is there: Mesa's software drivers and pocl do.
 //!
 //! Each says what it marked, on which queue, and how long it waited for zones that the GPU had to
-//! itself. The report, Tracy's file, Firefox's profile and, where its engine is there, Perfetto have
-//! to say the same.
+//! itself. The report, Tracy's file, Firefox's profile and, where its engine is there, Perfetto
+//! have to say the same.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ impl GpuExample {
         let capture = file("syscap");
         let mut record = Command::new(&syscollect);
         record.arg("record").arg("-o").arg(&capture).arg("--").arg(&program);
-        let marked = Marked::of(&output_within(LIMIT, &mut record)?.stdout)?;
+        let marked = MarkedGpuWork::of(&output_within(LIMIT, &mut record)?.stdout)?;
 
         let report = output_of(Command::new(&syscollect).args(["report", "--json"]).arg(&capture))?;
         let alone = self.compare_report(&marked, &serde_json::from_slice(&report.stdout)?)?;
@@ -144,7 +144,7 @@ impl GpuExample {
 
     /// Compares counts, and what the GPU worked on zones that it had to itself with how long the
     /// program waited for them, which is returned in words.
-    fn compare_report(&self, marked: &Marked, report: &Value) -> Result<String> {
+    fn compare_report(&self, marked: &MarkedGpuWork, report: &Value) -> Result<String> {
         let rows = report["gpu_zones"]["rows"].as_array().context("the report has no zones")?;
         let own = || {
             rows.iter().filter(|row| row["queue"] == *marked.queue && row["process"] == self.name)
@@ -173,7 +173,7 @@ impl GpuExample {
 }
 
 /// What an example says of itself.
-struct Marked {
+struct MarkedGpuWork {
     device: String,
     queue: String,
     zones: Counts,
@@ -181,7 +181,7 @@ struct Marked {
     waited_ns: u64,
 }
 
-impl Marked {
+impl MarkedGpuWork {
     fn of(printed: &[u8]) -> Result<Self> {
         let printed = String::from_utf8_lossy(printed);
         let line = printed.lines().find(|line| line.starts_with('{'));

@@ -71,7 +71,7 @@ fn compare(
             ensure!(untold > 0, "no event is missing: {row}");
             continue;
         }
-        let Some(found) = find(left, row, untold)? else {
+        let Some(found) = turn_of(left, row, untold)? else {
             // A short turn takes long where nobody gives it a CPU.
             let own = number(row, "length_ns")? - number(row, "waiting_ns")?;
             ensure!(own <= LIMIT, "that was none of these turns: {row}, {left:?}");
@@ -87,9 +87,9 @@ fn compare(
     Ok(stretches.len())
 }
 
-/// Which turn a stretch is about: of the next long one and those before it the last, or, where turns
-/// are untold, one further on.
-fn find(turns: &[Turn], row: &Value, untold: usize) -> Result<Option<usize>> {
+/// Which turn a stretch is about: of the next long one and those before it the last, or, where
+/// turns are untold, one further on.
+fn turn_of(turns: &[Turn], row: &Value, untold: usize) -> Result<Option<usize>> {
     let mut begin = 0;
     for part in turns.split_inclusive(|turn| turn.length > LIMIT).take(untold + 1) {
         for (at, turn) in part.iter().enumerate().rev() {

@@ -1,7 +1,8 @@
 //! Whose the other end of a connection within this machine is.
 //!
-//! The kernel is asked for the one socket (`NETLINK_SOCK_DIAG`, since Linux 3.3: `include/uapi/linux/
-//! inet_diag.h`); how many connections there are does not matter, as it would in `/proc/net/tcp`.
+//! The kernel is asked for the one socket (`NETLINK_SOCK_DIAG`, since Linux 3.3:
+//! `include/uapi/linux/inet_diag.h`); how many connections there are does not matter, as it would in
+//! `/proc/net/tcp`.
 
 use rustix::fd::OwnedFd;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};

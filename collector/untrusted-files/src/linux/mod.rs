@@ -52,8 +52,8 @@ pub fn read_text(
     Ok(read??)
 }
 
-/// As [`read_text`], where it does not matter how long it takes. A command line of which a page would
-/// have to be fetched from a file is empty.
+/// As [`read_text`], where it does not matter how long it takes. A command line of which a page
+/// would have to be fetched from a file is empty.
 ///
 /// # Errors
 ///

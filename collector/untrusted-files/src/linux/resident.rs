@@ -2,8 +2,9 @@
 //!
 //! Whoever reads a page of a file that is not in memory waits for its file system, which may be
 //! another user's program that never answers; not even SIGKILL ends that wait (fs/fuse/dev.c,
-//! `request_wait_answer`). Pages that are there are read at once. A program that changes its mappings
-//! between the look and the reading can still have a thread of [`within`](crate::within) wait.
+//! `request_wait_answer`). Pages that are there are read at once. A program that changes its
+//! mappings between the look and the reading can still have a thread of
+//! [`within`](crate::within) wait.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -20,14 +21,14 @@ const PAGE: u64 = 4096;
 const ENTRY: u64 = 8;
 /// Bytes of which is asked at most.
 const LONGEST: u64 = 1 << 20;
-/// Fields of `stat` behind the name (proc_pid_stat(5)): where the arguments begin and end, and where
-/// the environment does, which the kernel takes for more of them.
+/// Fields of `stat` behind the name (proc_pid_stat(5)): where the arguments begin and end, and
+/// where the environment does, which the kernel takes for more of them.
 const ARGUMENTS_BEGIN: usize = 45;
 const ARGUMENTS_END: usize = 46;
 const ENVIRONMENT_END: usize = 48;
 
-/// How many bytes from `address` on, at most so many, are in memory, or swapped out of it; all where
-/// the kernel does not tell. `process` is its folder in /proc.
+/// How many bytes from `address` on, at most so many, are in memory, or swapped out of it; all
+/// where the kernel does not tell. `process` is its folder in /proc.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct EventLoopsReport {
     /// Longer stretches without such a wait are told.
     pub limit_ns: u64,
-    /// How often a thread was met, or a loop ended, that is not told of, because there were too many.
+    /// How often a thread was met, or a loop ended, that is not told of: there were too many.
     pub left_out: u64,
     /// The loops, the longest stretch first.
     pub loops: Table<EventLoopRow>,

@@ -31,24 +31,32 @@ impl Language {
         }
         Some((compiler, language))
     }
-}
 
-impl Language {
-    /// Builds a program of files of this crate; nothing if there is no compiler.
+    /// Builds a program of files of this crate by the standard; nothing if there is no compiler.
     pub(crate) fn build(self, folder: &Path, options: &[&str], files: &[&str]) -> Option<PathBuf> {
-        let (compiler, language) = self.compiler()?;
         let standard: &[&str] = match self {
             Self::C => &["-std=c99", "-D_POSIX_C_SOURCE=200809L"],
             Self::Cpp => &["-std=c++11"],
         };
+        let options = [&["-O1", "-Wpedantic"], standard, options].concat();
+        self.build_as(folder, &options, files)
+    }
+
+    /// The same by these options alone.
+    pub(crate) fn build_as(
+        self,
+        folder: &Path,
+        options: &[&str],
+        files: &[&str],
+    ) -> Option<PathBuf> {
+        let (compiler, language) = self.compiler()?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = folder.join("program");
         let output = Command::new(&compiler)
-            .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+            .args(["-Wall", "-Wextra", "-Werror", "-I"])
             .arg(root.join("../include"))
-            .args(standard)
-            .args(language)
             .args(options)
+            .args(language)
             .args(files.iter().map(|file| root.join(file)))
             .args(["-x", "none", "-o"])
             .arg(&program)

@@ -15,7 +15,7 @@ pub(crate) fn without_driver(error: impl Display) -> ! {
 }
 
 /// What an example did.
-pub(crate) struct Marked<'a> {
+pub(crate) struct MarkedGpuWork<'a> {
     /// What it ran on.
     pub(crate) device: &'a str,
     /// What its queue is called.
@@ -36,7 +36,7 @@ pub(crate) struct MarkedZones {
     pub(crate) count: u64,
 }
 
-impl Marked<'_> {
+impl MarkedGpuWork<'_> {
     pub(crate) fn print(&self) {
         let zones: Vec<String> =
             self.zones.iter().map(|zone| format!("\"{}\":{}", zone.name, zone.count)).collect();
@@ -45,8 +45,8 @@ impl Marked<'_> {
             None => "null".to_owned(),
         };
         println!(
-            "{{\"device\":\"{}\",\"queue\":\"{}\",\"zones\":{{{}}},\"without_times\":{},\"clock_deviation_ns\":{},\
-             \"waited_ns\":{}}}",
+            "{{\"device\":\"{}\",\"queue\":\"{}\",\"zones\":{{{}}},\"without_times\":{},\
+             \"clock_deviation_ns\":{},\"waited_ns\":{}}}",
             self.device.replace(['"', '\\'], " "),
             self.queue,
             zones.join(","),

@@ -7,7 +7,7 @@ mod marked;
 mod setup;
 
 use glow::HasContext as _;
-use marked::{Marked, MarkedZones, without_driver};
+use marked::{MarkedGpuWork, MarkedZones, without_driver};
 use setup::{Picture, Window};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -74,8 +74,8 @@ fn main() -> Result<(), AnyError> {
         let called = Instant::now();
         {
             let _alone = context.zone(location!("alone"));
-            // What draws tile after tile, as llvmpipe does, writes a time stamp in each: what counts
-            // is the last one, so the beginning has to be behind another flush than the drawing.
+            // What draws tile after tile, as llvmpipe does, writes a time stamp in each: the last
+            // one counts, so the beginning has to be behind another flush than the drawing.
             // SAFETY: as above.
             unsafe { gl.flush() };
             picture.clear(&gl, frame);
@@ -97,7 +97,8 @@ fn main() -> Result<(), AnyError> {
     let device = unsafe { gl.get_parameter_string(glow::RENDERER) };
     let without_times = context.refused() + context.outstanding() as u64;
     let clocks = context.read_clocks();
-    Marked { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
+    MarkedGpuWork { device: &device, queue: QUEUE, zones: &zones, without_times, clocks, waited }
+        .print();
     drop(context);
     picture.delete(&gl);
     Ok(())

@@ -8,7 +8,7 @@ mod marked;
 mod setup;
 
 use ash::vk;
-use marked::{Marked, MarkedZones, without_driver};
+use marked::{MarkedGpuWork, MarkedZones, without_driver};
 use setup::{Copies, Setup};
 use std::error::Error;
 use std::sync::Arc;
@@ -172,6 +172,6 @@ fn main() -> Result<(), AnyError> {
         MarkedZones { name: "alone", count: ALONE as u64 },
     ];
     let device = &setup.device_name;
-    Marked { device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
+    MarkedGpuWork { device, queue: QUEUE, zones: &zones, without_times, clocks, waited }.print();
     Ok(())
 }

@@ -22,8 +22,8 @@ pub(crate) fn is_nop(code: &[u8]) -> bool {
     matches!(code.get(prefixes..), Some([0x90, ..] | [0x0f, 0x1f, ..]))
 }
 
-/// The nop in whose place Linux puts a call once it is probed, since 6.18 (arch/x86/kernel/uprobes.c,
-/// `is_nop5_insn`).
+/// The nop in whose place Linux puts a call once it is probed, since 6.18
+/// (arch/x86/kernel/uprobes.c, `is_nop5_insn`).
 pub(crate) const CALLABLE_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
 
 /// Whether an instruction that begins so takes its return address off the stack, with or without a

@@ -30,8 +30,8 @@ pub(super) struct SnapshotFolder {
 }
 
 impl SnapshotFolder {
-    /// Checks that it is there and takes files: who finds out at the first stall has lost it. It keeps so many snapshots, of which those that root takes are the
-    /// user's behind sudo.
+    /// Checks that it is there and takes files: who finds out at the first stall has lost it. It
+    /// keeps so many snapshots, of which those that root takes are the user's behind sudo.
     pub(super) fn open(folder: &Path, most: usize, owner: Option<Owner>) -> Result<Self> {
         let target = Target::new(&folder.join("snapshot"), true, owner)
             .with_context(|| format!("{} is no folder for snapshots", folder.display()))?;
