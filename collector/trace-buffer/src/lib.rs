@@ -9,8 +9,8 @@
 //! chunks of its producers fit in as they are; `docs/trace-buffer.md` lists the guarantees, each
 //! with the test that shows it, and where this buffer promises more.
 //!
-//! **For whom.** The recorder: its own lanes cut into packets, those of instrumented programs, and
-//! what a flight recorder keeps and copies for a snapshot. It is not used there yet.
+//! **For whom.** Packets of producers that speak Perfetto's protocol, for which nothing listens yet.
+//! The recorder's own lanes have the buffer of `syscollect-store`; `docs/trace-buffer.md` says why.
 //!
 //! **Non-goals.** No I/O, no threads and no locks: who shares a buffer locks it. No memory that
 //! others write to: it is copied before it comes here. Nothing is said of what packets mean, and
