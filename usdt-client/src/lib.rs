@@ -96,6 +96,7 @@ mod task;
 pub mod testing;
 mod text;
 mod thread;
+mod traced;
 #[cfg(feature = "tracing")]
 pub mod tracing_layer;
 mod unread;
@@ -111,7 +112,8 @@ pub use message::set_thread_name;
 pub use plot::Plot;
 pub use semaphore::enabled;
 pub use syscollect_zone_protocol::{FieldFormat, MarkerPhase, TextRole};
-pub use task::{AsyncZone, Task, Traced};
+pub use task::{AsyncZone, Task};
+pub use traced::Traced;
 pub use zone::{Zone, ZoneToken};
 
 /// What the macros use.

@@ -3,10 +3,7 @@
 use crate::location::{CachedLocation, Location, ZoneLocation};
 use crate::open_async::OpenAsyncZone;
 use crate::{arena, emit};
-use core::future::Future;
-use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::task::{Context, Poll};
 use syscollect_zone_protocol::{Attribute, Event, TextRole};
 
 /// Numbers tasks and async zones of the process; 0 is none.
@@ -23,7 +20,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 /// drop(outer); // zones of a task may overlap,
 /// std::thread::spawn(move || drop(inner)).join().unwrap(); // and move
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     number: u64,
     name: &'a str,
@@ -125,13 +122,11 @@ impl AsyncZone {
     }
 
     /// Gives the zone away as a number, 0 where it is not recorded.
-    #[cfg(feature = "c")]
     pub(crate) fn into_number(self) -> u64 {
         core::mem::ManuallyDrop::new(self).number
     }
 
     /// The zone that was given away as that number.
-    #[cfg(feature = "c")]
     pub(crate) fn from_number(number: u64) -> Self {
         Self { number }
     }
@@ -160,41 +155,5 @@ fn end_active(number: u64) {
     }
     if let Ok(mut group) = emit::group(16) {
         group.event(Event::AsyncEnd { zone: number });
-    }
-}
-
-/// A future whose life is an async zone, from its first poll to its result (or
-/// until it is dropped), and whose polls are zones of the threads that poll it.
-pub struct Traced<F> {
-    location: &'static Location,
-    zone: Option<AsyncZone>,
-    future: F,
-}
-
-impl<F: Future> Traced<F> {
-    /// Wraps a future.
-    pub fn new(location: &'static Location, future: F) -> Self {
-        Self { location, zone: None, future }
-    }
-}
-
-impl<F: Future> Future for Traced<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: `future` is not moved: it is pinned again below, and the other fields are not
-        // pinned.
-        let this = unsafe { self.get_unchecked_mut() };
-        let location = this.location;
-        if crate::enabled() && this.zone.is_none() {
-            this.zone = Some(AsyncZone::begin(location));
-        }
-        let _poll = crate::Zone::begin(location);
-        // SAFETY: `this` came from a pinned reference.
-        let result = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context);
-        if result.is_ready() {
-            this.zone = None;
-        }
-        result
     }
 }

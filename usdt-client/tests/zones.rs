@@ -222,7 +222,7 @@ fn a_traced_future_is_one_async_zone_and_each_poll_a_zone_of_its_thread() {
         thread_id()
     });
     let other = other.join().unwrap();
-    assert_eq!(scenario(), ["async fetch of task 0", "begin fetch at 0", "end 0"]);
+    assert_eq!(scenario(), ["async fetch of task 1", "task fetch", "begin fetch at 0", "end 0"]);
     assert_eq!(
         scenario_of(other),
         ["attached 0", "begin fetch at 0", "AsyncEnd", "end 0", "ThreadEnd"]
