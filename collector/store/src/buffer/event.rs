@@ -30,7 +30,7 @@ pub(super) struct HeldEvent {
     /// The oldest generation of stacks that it may refer to.
     pub(super) generation: u64,
     /// Counts all that came; given when it is pushed.
-    number: u64,
+    pub(super) number: u64,
     pub(super) content: EventContent,
 }
 

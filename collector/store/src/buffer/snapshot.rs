@@ -14,7 +14,7 @@ use syscollect_model::{Lane, LossCause, Ticks};
 /// What a [`TraceBuffer`](crate::TraceBuffer) that overwrites held at one moment. Most of it is
 /// shared with the buffer: taking it costs little. What the buffer gives up meanwhile stays in
 /// memory until it is written, up to half of the buffer's size for all snapshots together; one that
-/// is written more slowly loses the rest, which is counted.
+/// is written more slowly lacks the oldest of that, which is counted.
 pub struct BufferSnapshot {
     pub(super) definitions: Vec<Arc<Chunk>>,
     pub(super) kept: Vec<Chunk>,
@@ -55,24 +55,24 @@ impl BufferSnapshot {
             mut losses,
             ends,
         } = self;
-        definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
-        let before = records_by_lane(kept.iter().map(|chunk| &chunk.header));
-        let kept = fold.fold(kept, &bounds);
-        note_folded(&mut losses, before, &kept);
-        kept.iter().try_for_each(|chunk| writer.write(chunk))?;
-        while let Some(chunk) = content.next_stacks() {
-            writer.write(&chunk)?;
-        }
+        // First what the buffer gives up meanwhile: folding takes its time.
         while let Some(event) = content.next_event() {
             match event {
                 EventContent::Raw(chunk) => writer.write(&chunk)?,
                 EventContent::Encoded(chunk) => writer.write_encoded(&chunk)?,
             }
         }
+        while let Some(chunk) = content.next_stacks() {
+            writer.write(&chunk)?;
+        }
         for (lane, records) in content.taken_back() {
             *losses.entry((lane, LossCause::BufferFull)).or_default() += records;
         }
-        // Last: what programs wrote takes its time, and the buffer takes back what waits meanwhile.
+        definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
+        let before = records_by_lane(kept.iter().map(|chunk| &chunk.header));
+        let kept = fold.fold(kept, &bounds);
+        note_folded(&mut losses, before, &kept);
+        kept.iter().try_for_each(|chunk| writer.write(chunk))?;
         bounds.room = state_room;
         let before = records_by_lane(overwritten.iter().map(EventContent::header));
         let left = folded_in_parts(overwritten, fold, &bounds);
@@ -106,16 +106,33 @@ pub(super) struct SharedContent(Mutex<Content>);
 
 struct Content {
     stacks: KeptStacks,
-    events: VecDeque<EventContent>,
-    event_bytes: usize,
+    /// Bytes of stacks that the buffer has given up since.
+    stacks_given_up: usize,
+    events: VecDeque<SharedEvent>,
+    /// Bytes of those events that the buffer has given up.
+    events_given_up: usize,
     /// Records that were taken back.
     taken_back: Vec<(Lane, u64)>,
 }
 
+/// An event of the buffer, by its number there.
+pub(super) struct SharedEvent {
+    pub(super) number: u64,
+    pub(super) content: EventContent,
+    /// The buffer has it no more.
+    pub(super) is_given_up: bool,
+}
+
 impl SharedContent {
-    pub(super) fn new(stacks: KeptStacks, events: VecDeque<EventContent>) -> Arc<Self> {
-        let event_bytes = events.iter().map(EventContent::size).sum();
-        Arc::new(Self(Mutex::new(Content { stacks, events, event_bytes, taken_back: Vec::new() })))
+    /// Of stacks, and of events in the order of their numbers.
+    pub(super) fn new(stacks: KeptStacks, events: VecDeque<SharedEvent>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Content {
+            stacks,
+            stacks_given_up: 0,
+            events,
+            events_given_up: 0,
+            taken_back: Vec::new(),
+        })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
@@ -128,76 +145,84 @@ impl SharedContent {
     }
 
     fn next_event(&self) -> Option<EventContent> {
-        let mut content = self.lock();
-        let event = content.events.pop_front()?;
-        content.event_bytes -= event.size();
-        Some(event)
+        self.lock().remove_event(0).map(|event| event.content)
     }
 
     fn taken_back(&self) -> Vec<(Lane, u64)> {
         std::mem::take(&mut self.lock().taken_back)
     }
+}
 
-    /// Bytes that are not written.
-    fn bytes(&self) -> usize {
-        let content = self.lock();
-        content.event_bytes + content.stacks.unwritten_bytes()
+impl Content {
+    /// Bytes that are in memory for this snapshot only.
+    fn held(&self) -> usize {
+        self.events_given_up + self.stacks_given_up.min(self.stacks.unwritten_bytes())
     }
 
-    /// Gives up what is not written.
-    fn take_back(&self) {
-        let mut content = self.lock();
-        let events = std::mem::take(&mut content.events);
-        let headers = events.iter().map(EventContent::header);
-        let events = headers.map(|header| (header.lane, u64::from(header.records)));
-        let gone = events.chain(content.stacks.take_unwritten()).collect();
-        (content.event_bytes, content.taken_back) = (0, gone);
+    fn remove_event(&mut self, index: usize) -> Option<SharedEvent> {
+        let event = self.events.remove(index)?;
+        self.events_given_up -= if event.is_given_up { event.content.size() } else { 0 };
+        Some(event)
+    }
+
+    /// The buffer gives that event up.
+    fn give_up_event(&mut self, number: u64) {
+        let index = self.events.binary_search_by_key(&number, |event| event.number);
+        if let Some(event) = index.ok().and_then(|index| self.events.get_mut(index)) {
+            event.is_given_up = true;
+            self.events_given_up += event.content.size();
+        }
+    }
+
+    /// What is held goes, so many bytes of it: the oldest events, and stacks where these are not
+    /// enough.
+    fn take_back(&mut self, bytes: usize) {
+        let left = self.held().saturating_sub(bytes);
+        while self.held() > left
+            && let Some(index) = self.events.iter().position(|event| event.is_given_up)
+            && let Some(event) = self.remove_event(index)
+        {
+            let header = event.content.header();
+            self.taken_back.push((header.lane, u64::from(header.records)));
+        }
+        if self.held() > left {
+            self.taken_back.extend(self.stacks.take_unwritten());
+        }
     }
 }
 
 /// The snapshots that are being written, and what they may hold beside the buffer.
 #[derive(Default)]
-pub(super) struct OpenSnapshots {
-    open: Vec<OpenSnapshot>,
-    /// Bytes that the buffer has given up.
-    given_up: u64,
-}
-
-struct OpenSnapshot {
-    content: Weak<SharedContent>,
-    /// What the buffer had given up when it was taken.
-    since: u64,
-}
+pub(super) struct OpenSnapshots(Vec<Weak<SharedContent>>);
 
 impl OpenSnapshots {
     pub(super) fn add(&mut self, content: &Arc<SharedContent>) {
-        self.open.push(OpenSnapshot { content: Arc::downgrade(content), since: self.given_up });
+        self.0.push(Arc::downgrade(content));
     }
 
-    /// The buffer gives up so many bytes; all snapshots may hold `limit` of such.
-    pub(super) fn give_up(&mut self, bytes: usize, limit: usize) {
-        self.given_up += bytes as u64;
-        while !self.open.is_empty() {
-            let held = self.held();
-            let most = held.iter().max_by_key(|(_, bytes)| *bytes);
-            match most {
-                Some((most, _)) if held.iter().map(|(_, bytes)| bytes).sum::<usize>() > limit => {
-                    most.take_back();
-                }
-                _ => return,
+    /// The buffer gives up the event of that number; all snapshots may hold `limit` bytes of such.
+    pub(super) fn give_up_event(&mut self, number: u64, limit: usize) {
+        self.give_up(limit, |content| content.give_up_event(number));
+    }
+
+    /// The same of so many bytes of stacks.
+    pub(super) fn give_up_stacks(&mut self, bytes: usize, limit: usize) {
+        self.give_up(limit, |content| content.stacks_given_up += bytes);
+    }
+
+    fn give_up(&mut self, limit: usize, give_up: impl Fn(&mut Content)) {
+        self.0.retain(|content| content.strong_count() > 0);
+        let open: Vec<_> = self.0.iter().filter_map(Weak::upgrade).collect();
+        open.iter().for_each(|content| give_up(&mut content.lock()));
+        loop {
+            let held = || open.iter().map(|content| content.lock().held());
+            let excess = held().sum::<usize>().saturating_sub(limit);
+            let most = open.iter().max_by_key(|content| content.lock().held());
+            match most.filter(|_| excess > 0) {
+                // Each turn it holds less, or nothing is held any more.
+                Some(most) => most.lock().take_back(excess),
+                None => return,
             }
         }
-    }
-
-    /// What each that is still being written holds at most of what the buffer has given up.
-    fn held(&mut self) -> Vec<(Arc<SharedContent>, usize)> {
-        let mut held = Vec::new();
-        self.open.retain(|one| {
-            let Some(content) = one.content.upgrade() else { return false };
-            let bytes = content.bytes().min((self.given_up - one.since) as usize);
-            held.push((content, bytes));
-            true
-        });
-        held
     }
 }

@@ -3,7 +3,7 @@
 use super::definitions::{KeptDefinitions, RetainedDefinitions};
 use super::event::{EventContent, HeldEvent, HeldEvents, size_of_chunk};
 use super::overwritten::OverwrittenEvents;
-use super::snapshot::{BufferSnapshot, OpenSnapshots, SharedContent};
+use super::snapshot::{BufferSnapshot, OpenSnapshots, SharedContent, SharedEvent};
 use super::{
     BufferMode, FoldBounds, PART_OF_SNAPSHOTS, PART_OF_STACKS, PART_OF_UNFOLDED, Popped, allowance,
     kept_bytes, state_bytes, unfolded_bytes,
@@ -160,7 +160,7 @@ impl BufferState {
         }
         let gone = before.saturating_sub(self.stacks.bytes());
         if gone > 0 {
-            self.snapshots.give_up(gone, limit / PART_OF_SNAPSHOTS);
+            self.snapshots.give_up_stacks(gone, limit / PART_OF_SNAPSHOTS);
         }
         while self.taken() > limit
             && let Some(victim) = self.events.pop_oldest()
@@ -172,7 +172,7 @@ impl BufferState {
 
     /// An event makes room for others.
     fn overwrite(&mut self, victim: &HeldEvent, limit: usize) {
-        self.snapshots.give_up(victim.content.size(), limit / PART_OF_SNAPSHOTS);
+        self.snapshots.give_up_event(victim.number, limit / PART_OF_SNAPSHOTS);
         let header = *victim.content.header();
         match self.most_unfolded.filter(|_| header.lane.kind.traits().leaves_state) {
             Some(most) => {
@@ -297,7 +297,12 @@ impl BufferState {
         let mut stacks = self.stacks.clone();
         stacks.drop_before(generation).iter().for_each(|gone| lacks(gone.lane, gone.records));
         let oldest = oldest_of(wanted.iter().copied()).unwrap_or(self.newest);
-        let events = wanted.iter().map(|event| event.content.clone()).collect();
+        let shared = |event: &&HeldEvent| SharedEvent {
+            number: event.number,
+            content: event.content.clone(),
+            is_given_up: false,
+        };
+        let events = wanted.iter().map(shared).collect();
         let content = SharedContent::new(stacks, events);
         self.snapshots.add(&content);
         BufferSnapshot {
