@@ -8,7 +8,7 @@ use crate::kept_stacks::KeptStacks;
 use crate::{CaptureWriter, Chunk, LaneEnd, StoreError};
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use syscollect_model::{Lane, LossCause, Ticks};
 
 /// What a [`TraceBuffer`](crate::TraceBuffer) that overwrites held at one moment. Most of it is
@@ -140,6 +140,15 @@ impl SharedContent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None` where it is being worked on.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Content>> {
+        match self.0.try_lock() {
+            Ok(content) => Some(content),
+            Err(TryLockError::Poisoned(content)) => Some(content.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn next_stacks(&self) -> Option<Chunk> {
         self.lock().stacks.next_chunk()
     }
@@ -165,13 +174,16 @@ impl Content {
         Some(event)
     }
 
-    /// The buffer gives that event up.
-    fn give_up_event(&mut self, number: u64) {
-        let index = self.events.binary_search_by_key(&number, |event| event.number);
-        if let Some(event) = index.ok().and_then(|index| self.events.get_mut(index)) {
-            event.is_given_up = true;
-            self.events_given_up += event.content.size();
+    /// The buffer has that no more.
+    fn give_up(&mut self, gone: GivenUp) {
+        for number in gone.events {
+            let index = self.events.binary_search_by_key(&number, |event| event.number);
+            if let Some(event) = index.ok().and_then(|index| self.events.get_mut(index)) {
+                event.is_given_up = true;
+                self.events_given_up += event.content.size();
+            }
         }
+        self.stacks_given_up += gone.stacks;
     }
 
     /// What is held goes, so many bytes of it: the oldest events, and stacks where these are not
@@ -193,34 +205,58 @@ impl Content {
 
 /// The snapshots that are being written, and what they may hold beside the buffer.
 #[derive(Default)]
-pub(super) struct OpenSnapshots(Vec<Weak<SharedContent>>);
+pub(super) struct OpenSnapshots(Vec<OpenSnapshot>);
+
+struct OpenSnapshot {
+    content: Weak<SharedContent>,
+    /// What the buffer gave up and the content was not told yet.
+    untold: GivenUp,
+}
+
+/// What a buffer gave up.
+#[derive(Default)]
+struct GivenUp {
+    /// Events, by their numbers.
+    events: Vec<u64>,
+    /// Bytes of stacks.
+    stacks: usize,
+}
 
 impl OpenSnapshots {
     pub(super) fn add(&mut self, content: &Arc<SharedContent>) {
-        self.0.push(Arc::downgrade(content));
+        let content = Arc::downgrade(content);
+        self.0.push(OpenSnapshot { content, untold: GivenUp::default() });
     }
 
     /// The buffer gives up the event of that number; all snapshots may hold `limit` bytes of such.
     pub(super) fn give_up_event(&mut self, number: u64, limit: usize) {
-        self.give_up(limit, |content| content.give_up_event(number));
+        self.give_up(limit, |untold| untold.events.push(number));
     }
 
     /// The same of so many bytes of stacks.
     pub(super) fn give_up_stacks(&mut self, bytes: usize, limit: usize) {
-        self.give_up(limit, |content| content.stacks_given_up += bytes);
+        self.give_up(limit, |untold| untold.stacks += bytes);
     }
 
-    fn give_up(&mut self, limit: usize, give_up: impl Fn(&mut Content)) {
-        self.0.retain(|content| content.strong_count() > 0);
-        let open: Vec<_> = self.0.iter().filter_map(Weak::upgrade).collect();
-        open.iter().for_each(|content| give_up(&mut content.lock()));
+    /// Whoever pushes into the buffer waits for no thread that writes a snapshot, which may have no
+    /// CPU: to one that is at work on its content this is told the next time.
+    fn give_up(&mut self, limit: usize, note: impl Fn(&mut GivenUp)) {
+        self.0.retain(|snapshot| snapshot.content.strong_count() > 0);
+        self.0.iter_mut().for_each(|snapshot| note(&mut snapshot.untold));
+        let contents: Vec<_> = self.0.iter().map(|one| one.content.upgrade()).collect();
+        let mut open = Vec::new();
+        for (snapshot, content) in self.0.iter_mut().zip(&contents) {
+            if let Some(mut content) = content.as_ref().and_then(|content| content.try_lock()) {
+                content.give_up(std::mem::take(&mut snapshot.untold));
+                open.push(content);
+            }
+        }
         loop {
-            let held = || open.iter().map(|content| content.lock().held());
-            let excess = held().sum::<usize>().saturating_sub(limit);
-            let most = open.iter().max_by_key(|content| content.lock().held());
-            match most.filter(|_| excess > 0) {
-                // Each turn it holds less, or nothing is held any more.
-                Some(most) => most.lock().take_back(excess),
+            let excess = open.iter().map(|content| content.held()).sum::<usize>();
+            let excess = excess.saturating_sub(limit);
+            match open.iter_mut().max_by_key(|content| content.held()).filter(|_| excess > 0) {
+                // With each turn less is held.
+                Some(most) => most.take_back(excess),
                 None => return,
             }
         }
