@@ -9,20 +9,21 @@ local zone, message, plot, frame = syscollect.zone, syscollect.message, syscolle
 -- In place of Lua's: coroutines are shown with their steps.
 local coroutine = syscollect.coroutine
 
-local counts = { frame = 0, update = 0, think = 0, checked = 0, steps = 0, messages = 0, plots = 0 }
+local frames = tonumber(arg[1]) or 100
+local counts = { frame = 0, update = 0, script = 0, think = 0, checked = 0, messages = 0, plots = 0 }
 
 local function count(name)
   counts[name] = counts[name] + 1
 end
 
 -- What a script of the game does: some of it in each frame, within one zone.
-local function script(number, frames)
-  for turn = 1, frames do
+local function script(turns)
+  for turn = 1, turns do
     local think = zone("think")
     count("think")
-    coroutine.yield(number)
-    count("steps")
-    -- It goes on in the next frame.
+    coroutine.yield()
+    -- It goes on in the next frame: a zone that is laid aside is shown in two parts.
+    count("think")
     think:value(turn)
     think:close()
   end
@@ -51,8 +52,8 @@ local function draw(number, scripts)
   zone("update", update, number)
   for _, co in ipairs(scripts) do
     if coroutine.status(co) ~= "dead" then
-      count("steps")
-      assert(coroutine.resume(co, number, counts.frames))
+      count("script")
+      assert(coroutine.resume(co, frames - 1))
     end
   end
   local good, why = pcall(zone, "checked", check, number)
@@ -66,7 +67,6 @@ local function draw(number, scripts)
   frame()
 end
 
-local frames = tonumber(arg[1]) or 100
 local deadline = os.time() + (tonumber(arg[2]) or 10)
 while not syscollect.enabled() and os.time() < deadline do
   os.execute("sleep 0.02")
@@ -77,11 +77,11 @@ message("begins")
 count("messages")
 os.execute("sleep 0.2")
 
-counts.frames = frames
-counts.steps = 0
 local scripts = {}
 for number = 1, 3 do
-  scripts[number] = coroutine.create(function() script(number, frames - 1) end, "script")
+  scripts[number] = coroutine.create(script, "script")
+  -- Its life is a zone, too.
+  count("script")
 end
 for number = 1, frames do
   draw(number, scripts)

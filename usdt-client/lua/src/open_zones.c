@@ -95,6 +95,12 @@ static uint32_t behind(const struct open_zones *here, uint64_t owner) {
 
 void open_cut(uint32_t index) {
     struct open_zones *here = &of_thread;
+    /* Of a zone that its program has left open it is seen that it has no end of its own. */
+    for (uint32_t inner = here->count; inner > index + 1; inner--) {
+        if (here->zones[inner - 1].coroutine != NULL) {
+            syscollect_zone_end(here->zones[inner - 1].zone);
+        }
+    }
     syscollect_zone zone = here->zones[index].zone;
     /* With it those end about which it lies alone, and whose owners are gone. */
     while (index > 0 && here->zones[index - 1].owner == 0 &&
@@ -162,6 +168,10 @@ void open_suspend(uint64_t owner, struct waiting_zones *waiting) {
         }
     }
     waiting->zones = zones;
+    /* One after the other: none of them was left open. */
+    for (uint32_t index = here->count; index > at; index--) {
+        syscollect_zone_end(here->zones[index - 1].zone);
+    }
     open_cut(at - 1);
 }
 

@@ -1,8 +1,8 @@
---- What zones cost: `lua5.4 -e 'require "syscollect.cost"'`, and the same while somebody records:
--- `sudo syscollect record -- lua5.4 -e 'require "syscollect.cost"'`.
+--- What zones cost: `lua5.4 -e 'require "syscollect.cost"'`, and the same below
+-- `sudo syscollect record --`. Whether somebody records is asked of each round, since a recorder may
+-- come and go.
 --
--- Medians and least of many rounds, nanoseconds a turn; each kind takes turns with the others, so
--- that what else runs meets them alike.
+-- Each kind takes turns with the others, so that what else runs meets them alike.
 
 local syscollect = require "syscollect"
 local zone, message, plot = syscollect.zone, syscollect.message, syscollect.plot
@@ -63,35 +63,49 @@ local kinds = {
 
 -- Waits until the recorder has emptied the ring.
 local function rest()
-  if syscollect.enabled() then
-    local till = clock() + 0.02
-    while clock() < till do end
+  local till = clock() + 0.02
+  while clock() < till do end
+end
+
+-- Of each kind, nanoseconds a turn: while nobody records, and while somebody does.
+local off, on = {}, {}
+for index in ipairs(kinds) do
+  off[index], on[index] = {}, {}
+end
+
+local function measure(index, call)
+  local was_recorded = syscollect.enabled()
+  local start = clock()
+  call(TURNS)
+  local time = (clock() - start) / TURNS * 1e9
+  if was_recorded == syscollect.enabled() then
+    local times = (was_recorded and on or off)[index]
+    times[#times + 1] = time
   end
-end
-
--- The recorder comes to a program some milliseconds after it begins.
-if arg and arg[0] and os.getenv("SYSCOLLECT_WAIT") then
-  while not syscollect.enabled() do os.execute("sleep 0.05") end
-  message("begins")
-  os.execute("sleep 0.5")
-end
-
-local times = {}
-for round = 1, ROUNDS do
-  for index, kind in ipairs(kinds) do
-    local start = clock()
-    kind[2](TURNS)
-    times[index] = times[index] or {}
-    times[index][round] = (clock() - start) / TURNS * 1e9
+  if was_recorded then
     rest()
   end
 end
 
+for _ = 1, ROUNDS do
+  for index, kind in ipairs(kinds) do
+    measure(index, kind[2])
+  end
+end
+
+local function shown(times)
+  table.sort(times)
+  if #times < ROUNDS / 10 then
+    return ("%10s%10s"):format("-", "-")
+  end
+  return ("%10.1f%10.1f"):format(times[math.floor((#times + 1) / 2)], times[1])
+end
+
 local jit = rawget(_G, "jit")
-print(("%s, %s: %d rounds of %d turns, ns a turn"):format(jit and jit.version or _VERSION,
-  syscollect.enabled() and "while somebody records" or "while nobody records", ROUNDS, TURNS))
-print(("%-38s%10s%10s"):format("", "median", "least"))
+print(("%s: %d rounds of %d turns, nanoseconds a turn"):format(jit and jit.version or _VERSION,
+  ROUNDS, TURNS))
+print(("%-34s%20s%20s"):format("", "nobody records", "somebody records"))
+print(("%-34s%10s%10s%10s%10s"):format("", "median", "least", "median", "least"))
 for index, kind in ipairs(kinds) do
-  table.sort(times[index])
-  print(("%-38s%10.1f%10.1f"):format(kind[1], times[index][(ROUNDS + 1) / 2], times[index][1]))
+  print(("%-34s%s%s"):format(kind[1], shown(off[index]), shown(on[index])))
 end

@@ -55,6 +55,22 @@ static int lower_semaphore(lua_State *L) {
     return 0;
 }
 
+static void *raise_soon(void *nothing) {
+    usleep(50000);
+    *semaphore() = 1;
+    return nothing;
+}
+
+/* raise_later(): after 50 ms, on a thread. */
+static int raise_later(lua_State *L) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, raise_soon, NULL) != 0) {
+        return luaL_error(L, "no thread");
+    }
+    pthread_detach(thread);
+    return 0;
+}
+
 static const char *mapped_arena;
 
 static const char *arena(void) {
@@ -278,7 +294,7 @@ static int locations(lua_State *L) {
     return 1;
 }
 
-static const char *path, *c_path;
+static const char *path, *c_path; /* of all states */
 
 static void *run(void *script) {
     lua_State *L = luaL_newstate();
@@ -361,7 +377,8 @@ int luaopen_syscollect_testing(lua_State *L) {
     static const struct c_function FUNCTIONS[] = {
         {"raise", raise_semaphore}, {"lower", lower_semaphore}, {"take", take},
         {"locations", locations},   {"in_states", in_states},   {"on_a_thread", on_a_thread},
-        {"in_child", in_child},     {NULL, NULL},
+        {"in_child", in_child},     {"raise_later", raise_later},
+        {NULL, NULL},
     };
     lua_newtable(L);
     for (const struct c_function *each = FUNCTIONS; each->name != NULL; each++) {

@@ -23,7 +23,7 @@ return function(check)
     check.equal(second, 10)
     check.equal(coroutine.status(co), "dead")
     check.equal(traced.resume(co), false)
-    check.recorded("async worker", "begin worker at 0", "begin within at 1", "end 0",
+    check.recorded("async worker", "begin worker at 0", "begin within at 1", "end 1", "end 0",
       "begin between at 0", "end 0",
       "begin worker at 0", "begin within at 1", "end 1", "end 0", "async end")
   end
@@ -132,7 +132,7 @@ return function(check)
     traced.resume(co)
     inner:close()
     traced.resume(co)
-    check.recorded("async owner", "begin owner at 0", "begin inner at 1", "end 0",
+    check.recorded("async owner", "begin owner at 0", "begin inner at 1", "end 1", "end 0",
       "begin owner at 0", "begin later at 1", "end 1", "end 0", "async end")
   end
 
@@ -152,7 +152,8 @@ return function(check)
     outer()
     outer()
     check.recorded("async outer", "begin outer at 0", "begin of the outer at 1",
-      "async inner", "begin inner at 2", "begin of the inner at 3", "end 2", "end 0",
+      "async inner", "begin inner at 2", "begin of the inner at 3", "end 3", "end 2", "end 1",
+      "end 0",
       "begin outer at 0", "begin of the outer at 1",
       "begin inner at 2", "begin of the inner at 3", "end 3", "end 2", "async end",
       "end 1", "end 0", "async end")
@@ -167,7 +168,7 @@ return function(check)
     end, "waits")
     check.equal(step(), 1)
     check.equal(step(2), 3)
-    check.recorded("async waits", "begin waits at 0", "begin call at 1", "end 0",
+    check.recorded("async waits", "begin waits at 0", "begin call at 1", "end 1", "end 0",
       "begin waits at 0", "begin call at 1", "end 1", "end 0", "async end")
   end
 
@@ -207,7 +208,7 @@ return function(check)
     ]], "closed")
     traced.resume(co, zone)
     check.equal(traced.close(co), true)
-    check.recorded("async closed", "begin closed at 0", "begin one at 1", "end 0",
+    check.recorded("async closed", "begin closed at 0", "begin one at 1", "end 1", "end 0",
       "begin closed at 0", "begin one at 1", "end 1", "end 0", "async end")
     check.equal(traced.close(co), true)
     check.recorded()

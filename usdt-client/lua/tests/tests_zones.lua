@@ -180,6 +180,20 @@ return function(check)
     check.equal(syscollect.enabled(), true)
   end
 
+  function cases.a_loop_sees_that_a_recording_begins()
+    testing.lower()
+    testing.raise_later()
+    local turns = 0
+    repeat
+      turns = turns + 1
+      local one = zone("turn")
+      one:close()
+    until turns >= 2e9 or syscollect.enabled()
+    check.equal(syscollect.enabled(), true)
+    zone("after"):close()
+    check.has(check.lines(), "^begin after at 0$")
+  end
+
   function cases.a_recording_that_begins_and_ends_within_zones()
     testing.lower()
     local off = zone("off")
