@@ -3,6 +3,7 @@
 
 mod cpp;
 pub(crate) mod gpu;
+pub(crate) mod lua;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,12 +20,35 @@ const LIMIT: Duration = Duration::from_secs(100);
 /// What the example in Python marks by these names.
 const ZONES: [&str; 3] = ["frame", "update", "checked"];
 
-/// Builds, records and reads back each example.
-pub(crate) fn run(syscollect: Option<&Path>) -> Result<()> {
+/// Whose examples there are.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Language {
+    /// The package for Python.
+    Python,
+    /// Vulkan, OpenGL, OpenCL and wgpu.
+    Gpu,
+    /// C and C++.
+    Cpp,
+    /// Lua 5.1 to 5.4 and LuaJIT.
+    Lua,
+}
+
+/// Builds, records and reads back the examples of these; of all if there are none.
+pub(crate) fn run(languages: &[Language], syscollect: Option<&Path>) -> Result<()> {
+    let is_asked = |language| languages.is_empty() || languages.contains(&language);
     let mut report = Report::default();
-    report.step("Python", || python(syscollect));
-    gpu::steps(&mut report, syscollect);
-    cpp::steps(&mut report, syscollect);
+    if is_asked(Language::Python) {
+        report.step("Python", || python(syscollect));
+    }
+    if is_asked(Language::Gpu) {
+        gpu::steps(&mut report, syscollect);
+    }
+    if is_asked(Language::Cpp) {
+        cpp::steps(&mut report, syscollect);
+    }
+    if is_asked(Language::Lua) {
+        lua::steps(&mut report, syscollect);
+    }
     report.finish("examples")
 }
 

@@ -61,6 +61,8 @@ enum Command {
     Ci,
     /// Build, record and read back programs of other languages that mark what they do (needs root).
     Examples {
+        /// Only of these.
+        languages: Vec<examples::Language>,
         /// The program that records; built if none is given.
         #[arg(long)]
         syscollect: Option<std::path::PathBuf>,
@@ -98,7 +100,9 @@ fn main() -> ExitCode {
         Command::Bpf { check } => bpf::run(check),
         Command::Ci => ci::run(),
         Command::Dist(arguments) => dist::run(&arguments),
-        Command::Examples { syscollect } => examples::run(syscollect.as_deref()),
+        Command::Examples { languages, syscollect } => {
+            examples::run(&languages, syscollect.as_deref())
+        }
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),
