@@ -82,7 +82,8 @@ impl InstalledClient {
 
     /// Installs the module; returns a program with which that Lua finds it.
     fn program(&self, lua: &str) -> Result<Command> {
-        let (scripts, libraries) = (self.folder.path().join(lua), self.folder.path().join(lua));
+        let folder = self.folder.path().join("installed").join(lua);
+        let (scripts, libraries) = (folder.join("share"), folder.join("lib"));
         let mut install = self.make(lua);
         install.arg(format!("LUA_DIR={}", scripts.display()));
         output_of(install.arg(format!("C_DIR={}", libraries.display())).arg("install"))?;
@@ -110,12 +111,8 @@ fn example(client: &InstalledClient, lua: &str, syscollect: Option<&Path>) -> Re
         ensure!(marked[name] == recorded, "{name}: {} marked, {recorded} recorded", marked[name]);
         counted.push(format!("{name} {recorded}"));
     }
-    let messages = &report["events"]["messages"];
-    ensure!(
-        marked["messages"] == *messages,
-        "messages: {} marked, {messages} recorded",
-        marked["messages"]
-    );
+    let (said, messages) = (&marked["messages"], &report["events"]["messages"]);
+    ensure!(said == messages, "messages: {said} marked, {messages} recorded");
     ensure!(report["lost"] == 0, "lost: {}", report["lost"]);
     Ok(Outcome::Passed(format!("marked and recorded: {}", counted.join(", "))))
 }
