@@ -10,7 +10,9 @@ local zone, message, plot, frame = syscollect.zone, syscollect.message, syscolle
 local coroutine = syscollect.coroutine
 
 local frames = tonumber(arg[1]) or 100
-local counts = { frame = 0, update = 0, script = 0, think = 0, checked = 0, messages = 0, plots = 0 }
+local counts = {
+  frame = 0, update = 0, script = 0, think = 0, checked = 0, messages = 0, plots = 0,
+}
 
 local function count(name)
   counts[name] = counts[name] + 1

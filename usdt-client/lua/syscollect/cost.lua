@@ -1,6 +1,5 @@
 --- What zones cost: `lua5.4 -e 'require "syscollect.cost"'`, and the same below
--- `sudo syscollect record --`. Whether somebody records is asked of each round, since a recorder may
--- come and go.
+-- `sudo syscollect record --`. Each round asks whether somebody records: recorders come and go.
 --
 -- Each kind takes turns with the others, so that what else runs meets them alike.
 

@@ -1,4 +1,4 @@
--- Whatever a program does with its zones: an error of Lua's, or ignored; never somebody else's zone.
+-- Whatever a program does with its zones is an error of Lua's or ignored, and harms no other zone.
 
 local syscollect = require "syscollect"
 local zone = syscollect.zone
