@@ -1,6 +1,6 @@
 /* For the tests: behaves as a recorder of this process alone, and reads what is recorded, as
  * usdt-client/protocol has it. And Lua states in threads. */
-#include "../src/module.h"
+#include "module.h"
 
 #include <lualib.h>
 #include <pthread.h>
