@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use syscollect_model::{
-    Fence, Field, FieldRole, Fields, GpuJob, GpuJobEnd, Message, MessageText, Slice, StringId,
-    Tables, Time, Value,
+    Crash, Fence, Field, FieldRole, Fields, GpuJob, GpuJobEnd, Message, MessageText, SignalExit,
+    Slice, StringId, Tables, Time, Value,
 };
 
 /// Bytes of the longest error of a job that is shown.
@@ -98,6 +98,22 @@ pub(crate) fn message_name(message: &Message) -> StringId {
         Some(MessageText::Interned { string, .. }) => string,
         Some(MessageText::Written(_)) | None => message.category,
     }
+}
+
+/// A crash in one line: the signal, why it was sent, and which address it is about.
+pub(crate) fn crash(crash: &Crash, tables: &Tables) -> String {
+    let [signal, code] = [crash.signal, crash.code].map(|string| tables.strings.get(string));
+    let mut line = format!("{signal} ({code})");
+    if crash.address != 0 {
+        line += &format!(" at {:#x}", crash.address);
+    }
+    line
+}
+
+/// How a signal ended a process.
+pub(crate) fn signal_exit(exit: &SignalExit, tables: &Tables) -> String {
+    let dumped = if exit.has_core_dump { ", core dumped" } else { "" };
+    format!("ended by {}{dumped}", tables.strings.get(exit.signal))
 }
 
 /// All fields but the text, in parentheses.

@@ -3,7 +3,7 @@
 use crate::ProcessFilter;
 use std::borrow::Cow;
 use syscollect_model::{
-    Event, OffCpu, ProcessId, Scope, SleepState, Switch, Tables, ThreadId, TrackId,
+    Event, OffCpu, ProcessId, Scope, SignalExit, SleepState, Switch, Tables, ThreadId, TrackId,
 };
 
 /// How the idle thread leaves its CPU.
@@ -31,9 +31,10 @@ pub(crate) fn concerning<'a>(
         Event::Wakeup(wakeup) => wanted.thread(wakeup.wakee),
         Event::Sample(sample) => wanted.thread(sample.thread),
         Event::Migration(migration) => wanted.thread(migration.thread),
-        Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => {
-            wanted.process(*id)
-        }
+        Event::ProcessStart(id)
+        | Event::ProcessExec(id, _)
+        | Event::ProcessEnd(id)
+        | Event::SignalExit(SignalExit { process: id, .. }) => wanted.process(*id),
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => {
             wanted.thread(*id)
         }

@@ -191,17 +191,12 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::Memory(event) => memory_text(event, tables),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
         Event::Crash(crash) => {
-            let address = if crash.address == 0 {
-                String::new()
-            } else {
-                format!(" at {:#x}", crash.address)
-            };
-            let signal = text(crash.signal, tables);
-            format!(
-                "crash {} {signal}{address}{}",
-                thread(crash.thread, tables),
-                stack_text(crash.stack, tables)
-            )
+            let (thread, stack) =
+                (thread(crash.thread, tables), stack_text(crash.stack, tables));
+            format!("crash {thread} {}{stack}", labels::crash(crash, tables))
+        }
+        Event::SignalExit(exit) => {
+            format!("{} {}", process(exit.process, tables), labels::signal_exit(exit, tables))
         }
     }
 }

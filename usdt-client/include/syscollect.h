@@ -320,8 +320,9 @@ SYSCOLLECT_FUNCTION_(uint64_t, syscollect_task_number(void), 0)
 
 /* Has crashes (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP) recorded with their stacks from
  * now on, once for the process. Handlers that were set before are called afterwards, so call it
- * after they are set; a core dump still follows where one would. A thread needs no alternative
- * stack for it, but without one (sigaltstack) the overflow of its stack is not recorded. */
+ * after they are set; a core dump still follows where one would. Call it before threads begin: a
+ * thread that has no alternative stack (sigaltstack) at its first mark gets one then, without which
+ * the overflow of its stack could not be recorded. */
 SYSCOLLECT_PROCEDURE_(syscollect_crash_handler_install(void))
 
 /* Makes a context of a GPU; once, before it is used, and again only when nobody uses it any more.

@@ -3,14 +3,19 @@
 //! Opt-in: [`install`] sets handlers for the signals by which programs crash.
 //! A handler writes to the thread's ring, which outlives the process, and then
 //! hands over to whoever handled the signal before, or to the default.
+//!
+//! The overflow of a thread's stack leaves no room for a handler: a thread that
+//! has no other stack for handlers gets one when it gets its ring.
 
 use crate::arch;
 use crate::arch::registers::Registers;
 use crate::emit;
+use crate::memory;
 use crate::stack::{MAX_ADDRESSES, Stack};
+use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use syscollect_zone_protocol::Event;
 
 /// The signals by which programs crash.
@@ -40,25 +45,129 @@ pub fn install() {
             libc::sigaction(signal, core::ptr::null(), previous);
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = on_crash as *const () as usize;
-            action.sa_flags =
-                libc::SA_SIGINFO | libc::SA_ONSTACK | ((*previous).sa_flags & libc::SA_NODEFER);
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // Another handler would begin where this one's frames are: the kernel does not know
+            // that these go on on a stack of their own.
+            libc::sigfillset(&raw mut action.sa_mask);
             libc::sigaction(signal, &raw const action, core::ptr::null_mut());
+        }
+    }
+    crate::thread::prepare_for_crashes();
+}
+
+/// Bytes of the stack that a thread gets for its handlers: those that were set before have it, too.
+const HANDLER_STACK: usize = 64 << 10;
+/// Below it, so that who overflows this one as well hits nothing.
+const GUARD: usize = 4096;
+
+/// The stack for handlers that a thread was given; all zeros: none.
+pub(crate) struct HandlerStack(Cell<*mut u8>);
+
+impl HandlerStack {
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(core::ptr::null_mut()))
+    }
+
+    /// Gives one to the calling thread, if crashes are recorded and it has none.
+    pub(crate) fn provide(&self) {
+        if !INSTALLED.load(Ordering::Acquire) || !self.0.get().is_null() {
+            return;
+        }
+        // SAFETY: all zeros is a `stack_t`, which the call only writes to.
+        let has_one = unsafe {
+            let mut present: libc::stack_t = core::mem::zeroed();
+            libc::sigaltstack(core::ptr::null(), &raw mut present) != 0
+                || present.ss_flags & libc::SS_DISABLE == 0
+        };
+        if has_one {
+            return;
+        }
+        let Some(memory) = memory::map_private(GUARD + HANDLER_STACK) else { return };
+        let memory = memory.as_ptr();
+        let stack = libc::stack_t {
+            ss_sp: memory.wrapping_add(GUARD).cast(),
+            ss_flags: 0,
+            ss_size: HANDLER_STACK,
+        };
+        // SAFETY: the memory is this thread's until `take_back`, and its first page nobody's.
+        let is_set = unsafe {
+            libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
+            libc::sigaltstack(&raw const stack, core::ptr::null_mut()) == 0
+        };
+        if is_set {
+            self.0.set(memory);
+        } else {
+            // SAFETY: nobody uses it.
+            unsafe { memory::unmap(memory, GUARD + HANDLER_STACK) };
+        }
+    }
+
+    /// The calling thread ends.
+    pub(crate) fn take_back(&self) {
+        let memory = self.0.replace(core::ptr::null_mut());
+        if memory.is_null() {
+            return;
+        }
+        let own = memory.wrapping_add(GUARD).cast::<c_void>();
+        // SAFETY: `stack_t` as above. While this thread runs on it, it can not be taken away, and
+        // then it stays.
+        unsafe {
+            let mut present: libc::stack_t = core::mem::zeroed();
+            libc::sigaltstack(core::ptr::null(), &raw mut present);
+            let mut is_free = present.ss_sp != own || present.ss_flags & libc::SS_DISABLE != 0;
+            if !is_free {
+                present.ss_flags = libc::SS_DISABLE;
+                is_free = libc::sigaltstack(&raw const present, core::ptr::null_mut()) == 0;
+            }
+            if is_free {
+                memory::unmap(memory, GUARD + HANDLER_STACK);
+            }
         }
     }
 }
 
-/// Bytes of the stack on which a crash is written: a handler's own may have room for little more than
-/// what the kernel keeps there.
+/// Bytes of the stack on which a crash is written: a handler's own may have room for little more
+/// than what the kernel keeps there.
 const OWN_STACK: usize = 64 << 10;
 
 /// That stack. Memory is what was touched of it.
 #[repr(align(4096))]
 struct OwnStack(core::cell::UnsafeCell<[u8; OWN_STACK]>);
-// SAFETY: who has set `TAKEN` has it.
+// SAFETY: the thread that `WRITER` names has it.
 unsafe impl Sync for OwnStack {}
 
 static STACK: OwnStack = OwnStack(core::cell::UnsafeCell::new([0; OWN_STACK]));
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// The thread that writes its crash; 0: none does.
+static WRITER: AtomicI32 = AtomicI32::new(0);
+
+/// Threads that crash together write one after the other, and a full ring is emptied by a recorder
+/// that lives: for that a crash waits so often, a millisecond each time, and then goes on without.
+const PATIENCE: u32 = 200;
+
+/// Waits until something is so, with patience: a crash must not hang.
+fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    let moment = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..PATIENCE {
+        if is_so() {
+            return true;
+        }
+        // SAFETY: reads the time only.
+        unsafe { libc::nanosleep(&raw const moment, core::ptr::null_mut()) };
+    }
+    is_so()
+}
+
+/// Whether the calling thread may write its crash now. One that crashes while it writes may not.
+fn takes_turn() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let own = unsafe { libc::gettid() };
+    let mut writer = 0;
+    wait_until(|| {
+        let exchanged = WRITER.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
+        writer = exchanged.err().unwrap_or(0);
+        writer == 0 || writer == own
+    }) && writer == 0
+}
 
 /// What the kernel hands to a handler of signals.
 struct SignalArguments {
@@ -68,13 +177,12 @@ struct SignalArguments {
 }
 
 unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // Of threads that crash together one is written, and of a crash within this none.
-    if crate::enabled() && !TAKEN.swap(true, Ordering::Acquire) {
+    if crate::enabled() && takes_turn() {
         let mut arguments = SignalArguments { signal, info, context };
         let top = STACK.0.get().cast::<u8>().wrapping_add(OWN_STACK);
         // SAFETY: the stack was nobody's, and `record` gets what it expects.
         unsafe { arch::call_on_stack(top, record, (&raw mut arguments).cast()) };
-        TAKEN.store(false, Ordering::Release);
+        WRITER.store(0, Ordering::Release);
     }
     // SAFETY: as above.
     unsafe { hand_over(signal, info, context) };
@@ -92,20 +200,28 @@ unsafe extern "C" fn record(arguments: *mut c_void) {
     let registers = Registers::interrupted(context);
     let mut addresses = [0; MAX_ADDRESSES];
     let stack = Stack::of_callers(&registers, &mut addresses);
-    let Ok(mut group) = emit::group(32 + emit::stack_bytes(stack.addresses().len())) else {
-        return;
-    };
+    let bytes = 32 + emit::stack_bytes(stack.addresses().len());
+    // What led to a crash may have filled the ring.
+    wait_until(|| emit::has_room(bytes));
+    let Ok(mut group) = emit::group(bytes) else { return };
     // SAFETY: for signals of faults the address is there; for others it is some number.
     let address = unsafe { info.si_addr() } as u64;
-    let address = if is_fault(info) { address } else { 0 };
+    let address = if strikes_again(info) { address } else { 0 };
     let (signal, code) = (signal as u32, info.si_code as u32);
     let instruction = registers.instruction();
     group.event(Event::Crash { signal, code, address, instruction });
     group.stack(stack.addresses(), stack.ending());
 }
 
-/// Whether the kernel sent it because an instruction failed, which will fail again.
-fn is_fault(info: &libc::siginfo_t) -> bool {
+/// Whether the kernel sent it because an instruction failed, which will fail again. A breakpoint
+/// lies behind the program when its signal comes, and what memory found wrong by itself is past.
+fn strikes_again(info: &libc::siginfo_t) -> bool {
+    let is_past = info.si_signo == libc::SIGBUS && info.si_code == libc::BUS_MCEERR_AO;
+    is_forced(info) && info.si_signo != libc::SIGTRAP && !is_past
+}
+
+/// Whether the kernel sent it for what the thread did.
+fn is_forced(info: &libc::siginfo_t) -> bool {
     info.si_code > 0 && info.si_signo != libc::SIGABRT
 }
 
@@ -116,19 +232,22 @@ unsafe fn hand_over(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_v
     // SAFETY: written before this handler was set.
     let previous = unsafe { &*PREVIOUS.0[index].get().cast::<libc::sigaction>() };
     match previous.sa_sigaction {
-        libc::SIG_DFL => {
-            // SAFETY: puts back what was there. A fault strikes again when this returns; any other
-            // signal is sent again, and comes when this returns.
+        // SAFETY: `info` is the kernel's. What the kernel forces is not ignored.
+        libc::SIG_IGN if unsafe { !is_forced(&*info) } => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: all zeros is the default, with no flags. A fault strikes again when this
+            // returns; any other signal is sent again, and comes when this returns.
             unsafe {
-                libc::sigaction(signal, previous, core::ptr::null_mut());
-                if !is_fault(&*info) {
+                let default: libc::sigaction = core::mem::zeroed();
+                libc::sigaction(signal, &raw const default, core::ptr::null_mut());
+                if !strikes_again(&*info) {
                     libc::raise(signal);
                 }
             }
         }
-        libc::SIG_IGN => {}
         // SAFETY: the handler that the program set, of the type that its flags say.
         handler => unsafe {
+            block_for(previous, signal, &*context.cast::<libc::ucontext_t>());
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                     core::mem::transmute(handler);
@@ -138,5 +257,21 @@ unsafe fn hand_over(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_v
                 handler(signal);
             }
         },
+    }
+}
+
+/// Blocks the signals that the kernel would have blocked for that handler.
+fn block_for(handler: &libc::sigaction, signal: c_int, context: &libc::ucontext_t) {
+    let mut blocked = context.uc_sigmask;
+    // SAFETY: all are sets of signals that are initialised; the numbers are of signals.
+    unsafe {
+        for number in (1..=64).filter(|it| libc::sigismember(&raw const handler.sa_mask, *it) == 1)
+        {
+            libc::sigaddset(&raw mut blocked, number);
+        }
+        if handler.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, core::ptr::null_mut());
     }
 }

@@ -89,6 +89,22 @@ pub(crate) struct Group {
     entered: Entered,
 }
 
+/// Whether the calling thread's ring has room for `bytes` and for what may have to be stated again;
+/// so it is where a ring or who may write is the question.
+#[cold]
+pub(crate) fn has_room(bytes: u64) -> bool {
+    let state = thread::state();
+    if !state.has_ring() || state.producer.is_busy() {
+        return true;
+    }
+    let entered = state.producer.enter();
+    let mut refreshed = entered;
+    // SAFETY: it has a ring.
+    refreshed.refresh(unsafe { &state.ring() });
+    state.producer.leave_unchanged(entered);
+    refreshed.room() >= bytes + RESTATE_BYTES + open_async::BYTES
+}
+
 /// Enters the calling thread's ring with room for `bytes`.
 #[inline(always)]
 pub(crate) fn group(bytes: u64) -> Result<Group, EmitRefusal> {

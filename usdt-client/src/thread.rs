@@ -7,6 +7,7 @@
 //! thread-local values, so that zones there are recorded, and needs no heap.
 
 use crate::arena::{self, Arena};
+use crate::crash::HandlerStack;
 use crate::ring::{Producer, Shared};
 use crate::{clock, memory};
 use core::cell::Cell;
@@ -57,6 +58,7 @@ pub(crate) struct ThreadState {
     pub(crate) announced: Cell<u32>,
     /// Numbers for zones of GPUs that are this thread's.
     pub(crate) gpu_numbers: GpuNumbers,
+    handler_stack: HandlerStack,
     pub(crate) open: [Cell<OpenZone>; OPEN_ZONES],
 }
 
@@ -177,6 +179,14 @@ pub(crate) fn prepare() -> Prepared {
     prepared
 }
 
+/// Crashes are recorded from now on: a thread that has a state already may need a stack.
+pub(crate) fn prepare_for_crashes() {
+    let state = state();
+    if !core::ptr::eq(state, &raw const NONE.0) && !core::ptr::eq(state, &raw const ENDED.0) {
+        state.handler_stack.provide();
+    }
+}
+
 fn start() -> Prepared {
     let mut current = state();
     if core::ptr::eq(current, &raw const NONE.0) {
@@ -185,6 +195,7 @@ fn start() -> Prepared {
         current = unsafe { memory.cast::<ThreadState>().as_ref() };
         STATE.set(current);
         end_with_thread(current);
+        current.handler_stack.provide();
     }
     if current.refuses_for_now() {
         return Prepared::NoRing(current);
@@ -211,6 +222,7 @@ impl ThreadState {
             refused: Cell::new(0),
             announced: Cell::new(0),
             gpu_numbers: GpuNumbers::new(),
+            handler_stack: HandlerStack::new(),
             open: [const { Cell::new(OpenZone { location: 0, ticks: 0 }) }; OPEN_ZONES],
         }
     }
@@ -424,6 +436,7 @@ unsafe extern "C" fn ended(state: *mut core::ffi::c_void) {
     } else {
         STATE.set(&raw const ENDED.0);
     }
+    state.handler_stack.take_back();
     // SAFETY: nobody finds it any more.
     unsafe { memory::unmap(core::ptr::from_ref(state).cast_mut().cast(), STATE_BYTES) };
 }

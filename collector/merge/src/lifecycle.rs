@@ -34,6 +34,7 @@ impl Decoders {
                 Ok(())
             }
             TaskEvent::Lifecycle(event) => self.lifecycle_event(engine, event),
+            TaskEvent::SignalExit(exit) => engine.emit(&Event::SignalExit(exit)),
             TaskEvent::Asleep(sleeper) => asleep(engine, sleeper),
             TaskEvent::Replace { old, new } => {
                 let lanes = engine.source.lanes.iter_mut();
@@ -96,7 +97,7 @@ mod tests {
     use crate::testing::{SCHED, events_of};
     use crate::zones::decoder::Zones;
     use syscollect_model::{
-        Event, Lane, LaneKind, LossCause, ProcessId, Strings, Tables, ThreadId,
+        Event, Lane, LaneKind, LossCause, ProcessId, SignalExit, Strings, Tables, ThreadId,
     };
 
     /// Decoders that know nothing.
@@ -132,11 +133,14 @@ mod tests {
         let mut tables = Tables::default();
         let mut decoders = decoders(&mut tables.strings);
         let process = ProcessId(0);
+        let signal = tables.strings.intern("SIGSEGV");
+        let exit = SignalExit { process, signal, is_crash: true, has_core_dump: false };
         let events = events_of(&mut tables, |engine| {
             for event in [
                 TaskEvent::Record(RecordKind::Fork),
                 LifecycleEvent::ProcessStart(process).into(),
                 TaskEvent::Record(RecordKind::Exit),
+                TaskEvent::SignalExit(exit),
                 LifecycleEvent::ProcessEnd(process).into(),
             ] {
                 decoders.task_event(engine, event).unwrap();
@@ -145,7 +149,12 @@ mod tests {
             assert_eq!((played.records, played.events), (2, 2));
             assert_eq!((played.events_by_type["fork"], played.events_by_type["exit"]), (1, 1));
         });
-        assert_eq!(events, [Event::ProcessStart(process), Event::ProcessEnd(process)]);
+        let told = [
+            Event::ProcessStart(process),
+            Event::SignalExit(exit),
+            Event::ProcessEnd(process),
+        ];
+        assert_eq!(events, told);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::mappings::text;
 use crate::sleepers::{Sleeper, Sleepers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, StringId, Tables, Thread,
-    ThreadId, Ticks, Time,
+    AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, SignalExit, StringId, Tables,
+    Thread, ThreadId, Ticks, Time, is_crash_signal, signal_name,
 };
 use syscollect_playback::{LifecycleEvent, unknown_name};
 use syscollect_records::{RecordKind, TaskRecord};
@@ -22,6 +22,8 @@ pub(crate) enum TaskEvent {
     Record(RecordKind),
     /// Something happens to a process or thread.
     Lifecycle(LifecycleEvent),
+    /// A signal ends a process.
+    SignalExit(SignalExit),
     /// A thread was seen asleep.
     Asleep(Sleeper),
     /// The thread goes on as another one: an exec gave it the id of its process.
@@ -430,17 +432,35 @@ impl TaskBuilder<'_> {
             // Renames in between were left out or lost.
             self.rename(ticks, thread, &comm);
         }
-        self.end_thread(ticks, time, record.tid, thread);
         let process = self.tables.thread(thread).process;
         if record.tid == record.tgid {
             self.tasks.headless.insert(process);
         }
-        if self.tasks.headless.contains(&process)
-            && self.tasks.living.get(&process).is_none_or(|count| *count == 0)
-        {
+        let ends_process = self.tasks.headless.contains(&process)
+            && self.tasks.living.get(&process).is_none_or(|count| *count <= 1);
+        if ends_process {
+            self.signal_exit(ticks, process, record.exit_code);
+        }
+        self.end_thread(ticks, time, record.tid, thread);
+        if ends_process {
             self.tasks.headless.remove(&process);
             self.tables.processes[process.index()].end = Some(time);
             self.event(ticks, LifecycleEvent::ProcessEnd(process));
+        }
+    }
+
+    /// Tells of the signal that ends a process, if one does. All threads that it ends have the code
+    /// of the process; who ended before has another, so the last one's counts.
+    fn signal_exit(&mut self, ticks: u64, process: ProcessId, code: u32) {
+        let signal = (code & 0x7f) as u8;
+        if signal != 0 {
+            let exit = SignalExit {
+                process,
+                signal: self.tables.strings.intern(&signal_name(signal)),
+                is_crash: is_crash_signal(signal),
+                has_core_dump: code & 0x80 != 0,
+            };
+            self.event(ticks, TaskEvent::SignalExit(exit));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     CpuId, Crash, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
-    RecorderSummary, Scope, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -50,8 +50,10 @@ pub enum Event {
     Memory(MemoryEvent),
     /// A job of a GPU ended, on its track.
     GpuJob(TrackId, Box<GpuJob>),
-    /// A thread took its process down.
+    /// A thread takes its process down.
     Crash(Crash),
+    /// A signal ends a process; that it ended comes behind.
+    SignalExit(SignalExit),
     /// Events are missing; [`Loss`] says how many, where and why.
     Loss(Loss),
     /// The recording of this machine ends, while others go on: what its threads and CPUs do from
@@ -69,7 +71,8 @@ impl Event {
             | Self::Sample(Sample { cpu, .. }) => cpu.machine,
             Self::ProcessStart(process)
             | Self::ProcessExec(process, _)
-            | Self::ProcessEnd(process) => tables.process(process).machine,
+            | Self::ProcessEnd(process)
+            | Self::SignalExit(SignalExit { process, .. }) => tables.process(process).machine,
             Self::ThreadStart(thread)
             | Self::ThreadName(thread, _)
             | Self::ThreadEnd(thread)

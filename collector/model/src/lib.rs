@@ -43,6 +43,7 @@ mod per_cpu;
 mod resources;
 mod session;
 mod severity;
+mod signal;
 mod slice;
 mod stack_cut;
 mod string_table;
@@ -71,12 +72,13 @@ pub use names::{
 pub use nesting::Nesting;
 pub use on_cpu::OnCpu;
 pub use per_cpu::{MOST_CPUS, PerCpu};
-pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
+pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent, SignalExit};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, LogEntry, RecorderSummary, RefusedTable,
     SessionInfo, SnapshotMark, WorkCost,
 };
 pub use severity::Severity;
+pub use signal::{SIGNALS, is_crash_signal, signal_code, signal_name};
 pub use slice::{
     Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
     Slice, SliceRole, SliceUpdate, Value, amend_fields,

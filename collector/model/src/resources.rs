@@ -59,15 +59,32 @@ pub struct MemoryEvent {
     pub stack: Option<StackId>,
 }
 
-/// A thread that took its process down.
+/// A thread that takes its process down, as the program's own handler tells: what it claims is true
+/// where a [`SignalExit`] of the process follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// The thread.
     pub thread: ThreadId,
     /// The signal's name, `"SIGSEGV"`.
     pub signal: StringId,
+    /// Why it was sent, `"SEGV_MAPERR"`.
+    pub code: StringId,
     /// The address the signal is about; 0 where it has none.
     pub address: u64,
     /// Where it happened, without the handler's own frames.
     pub stack: Option<StackId>,
+}
+
+/// A process that a signal ended, as the kernel tells. Which of its threads that was about, the
+/// kernel does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalExit {
+    /// The process.
+    pub process: ProcessId,
+    /// The signal's name, `"SIGSEGV"`.
+    pub signal: StringId,
+    /// It is a signal by which programs crash, not one by which somebody ends them.
+    pub is_crash: bool,
+    /// The kernel wrote the process's memory to a file or to a program.
+    pub has_core_dump: bool,
 }

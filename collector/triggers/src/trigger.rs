@@ -1,11 +1,12 @@
 //! A trigger as it is written.
 
-use crate::cause::{Cause, Condition, DurationLimit, ExitCondition, NamePattern, Operand, SIGNALS};
+use crate::cause::{Cause, Condition, DurationLimit, ExitCondition, NamePattern, Operand};
 use crate::error::TriggerError;
 use crate::parser::{Parser, Token, write_duration, write_name, write_quoted};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use syscollect_model::SIGNALS;
 
 /// How long a trigger rests after a snapshot where nothing else is said: a storm of causes must not
 /// fill a disk.

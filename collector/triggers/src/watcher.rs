@@ -1,6 +1,6 @@
 //! Watches a recording that goes on.
 
-use crate::cause::{Cause, ExitCondition, is_crash, signal_name};
+use crate::cause::{Cause, ExitCondition};
 use crate::client_logs::ClientLogs;
 use crate::duration_limit::TicksLimit;
 use crate::error::TriggerError;
@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 use syscollect_merge::{LiveRecord, LiveRecords};
-use syscollect_model::{Lane, LaneKind, Ticks, Unit, bytes, duration};
+use syscollect_model::{
+    Lane, LaneKind, Ticks, Unit, bytes, duration, is_crash_signal, signal_name,
+};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, KnownProcess};
 
@@ -337,7 +339,7 @@ impl Watcher {
             {
                 let who = match cause {
                     Cause::Exit(who, how) if how.is_of(status) => who,
-                    Cause::Crash(who) if is_crash((status & 0x7f) as u8) => who,
+                    Cause::Crash(who) if is_crash_signal((status & 0x7f) as u8) => who,
                     _ => continue,
                 };
                 if self.threads.matches(tgid, who.as_ref()) {

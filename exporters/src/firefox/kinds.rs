@@ -188,6 +188,7 @@ impl Default for Kinds {
             "wakeup",
             "lock",
             "crash",
+            "signalExit",
             "gpuJob",
             "loopAway",
             "gpuSubmit",

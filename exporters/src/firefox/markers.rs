@@ -113,8 +113,10 @@ pub(super) enum Data {
     Loss(LossData),
     /// A lock is waited for or held.
     Lock(LockData),
-    /// A thread took its process down.
+    /// A thread takes its process down.
     Crash(CrashData),
+    /// A signal ended the process.
+    SignalExit(SignalExitData),
     /// A job of a GPU, on its queue.
     GpuJob(GpuJobData),
     /// An event loop did not come back to its wait.
@@ -179,10 +181,20 @@ pub(super) struct LockData {
 #[derive(Debug, Serialize)]
 pub(super) struct CrashData {
     pub(super) signal: String,
+    pub(super) code: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cause: Option<Cause>,
+}
+
+/// The fields of a process's end by a signal.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SignalExitData {
+    pub(super) signal: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) core_dumped: Option<&'static str>,
 }
 
 /// The fields of a job of a GPU; times are milliseconds.
@@ -289,7 +301,17 @@ pub(super) fn schemas() -> Vec<Value> {
             "name": "crash", "display": everywhere, "tableLabel": "{marker.data.signal} \
                                                                    {marker.data.address}",
             "chartLabel": "{marker.data.signal}",
-            "fields": [field("signal", "Signal", "string"), field("address", "Address", "string")],
+            "fields": [
+                field("signal", "Signal", "string"), field("code", "Why it was sent", "string"),
+                field("address", "Address", "string"),
+            ],
+        }),
+        json!({
+            "name": "signalExit", "display": everywhere, "tableLabel": "{marker.data.signal}",
+            "chartLabel": "{marker.data.signal}", "description": "A signal ended the process.",
+            "fields": [
+                field("signal", "Signal", "string"), field("coreDumped", "Core dumped", "string"),
+            ],
         }),
         json!({
             "name": "gpuJob", "display": everywhere, "chartLabel": "{marker.name} \

@@ -16,6 +16,7 @@
 //! | event loops | markers "Event loop away" for stretches over a limit without their wait |
 //! | memory | a counter track for each pool, at most one value and one peak every 100 µs |
 //! | crashes | markers with their stacks |
+//! | processes that a signal ended | markers of their first threads |
 //! | GPU jobs | markers on a thread for each queue, of process 0 or of the queue's; where a thread submits one, a marker there |
 //! | switches and wakeups one by one | markers with their stacks, by [`FirefoxOptions::sched_markers`] |
 //! | the session, the recorder's summary, exact losses | the panel about the profile |
@@ -615,11 +616,17 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => {
                 self.resource(time, event, tables);
             }
+            Event::SignalExit(exit) if self.wanted(exit.process, tables) => {
+                let main = self.threads.of_track(Scope::Process(exit.process), tables);
+                let marker = resources::signal_exit(time, exit, &mut self.shared, tables);
+                self.push_markers([(main, marker)], tables);
+            }
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)
+            | Event::SignalExit(_)
             | Event::ThreadName(..)
             | Event::Asleep(..) => {}
         }

@@ -1,13 +1,15 @@
 //! Locks and crashes as markers, memory as counters.
 
 use super::counters::Counter;
-use super::markers::{Cause, CrashData, Data, LockData, Marker, Timing};
+use super::markers::{Cause, CrashData, Data, LockData, Marker, SignalExitData, Timing};
 use super::slices::location_label;
 use super::tables::{Category, Shared};
 use crate::heap::{Heap, PoolKey};
 use crate::locks::{LockTransition, Locks};
 use std::collections::BTreeMap;
-use syscollect_model::{Crash, LocationId, LockEvent, LockId, MemoryEvent, Tables, ThreadId, Time};
+use syscollect_model::{
+    Crash, LocationId, LockEvent, LockId, MemoryEvent, SignalExit, Tables, ThreadId, Time,
+};
 
 /// Between two values of a pool, nanoseconds; what comes in between is told by its highest value.
 const MEMORY_STEP: u64 = 100_000;
@@ -155,6 +157,7 @@ fn marker(
 pub(super) fn crash(time: u64, crash: &Crash, shared: &mut Shared, tables: &Tables) -> Marker {
     let data = Data::Crash(CrashData {
         signal: tables.strings.get(crash.signal).to_owned(),
+        code: tables.strings.get(crash.code).to_owned(),
         address: (crash.address != 0).then(|| format!("{:#x}", crash.address)),
         cause: crash
             .stack
@@ -164,6 +167,25 @@ pub(super) fn crash(time: u64, crash: &Crash, shared: &mut Shared, tables: &Tabl
     let name = shared.string("Crash");
     Marker {
         name,
+        category: Category::Crash.index(),
+        timing: Timing::Instant(time),
+        data: data.into(),
+    }
+}
+
+/// The marker of a process that a signal ended.
+pub(super) fn signal_exit(
+    time: u64,
+    exit: &SignalExit,
+    shared: &mut Shared,
+    tables: &Tables,
+) -> Marker {
+    let data = Data::SignalExit(SignalExitData {
+        signal: tables.strings.get(exit.signal).to_owned(),
+        core_dumped: exit.has_core_dump.then_some("yes"),
+    });
+    Marker {
+        name: shared.string("Ended by a signal"),
         category: Category::Crash.index(),
         timing: Timing::Instant(time),
         data: data.into(),

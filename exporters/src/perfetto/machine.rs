@@ -94,6 +94,7 @@ impl Timeline {
             Event::Lock(ref event) => locks.event(tracks, at, event),
             Event::Memory(ref event) => memory::event(heap, tracks, at, event),
             Event::Crash(ref crash) => slices::crash(tracks, at, crash),
+            Event::SignalExit(ref exit) => slices::signal_exit(tracks, at, exit),
             Event::GpuJob(track, ref job) => gpu.job(tracks, at, track, job),
             Event::Loss(ref loss) => tracks.loss(at, loss),
             _ => Ok(()),

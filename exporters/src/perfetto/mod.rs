@@ -19,6 +19,7 @@
 //! | event loops | stretches over a limit without their wait on a track below the thread |
 //! | memory | counters below "Memory" of the process |
 //! | crashes | instants on the thread and on "Crash" of the process |
+//! | processes that a signal ended | instants on "Ended by a signal" of the process |
 //! | GPU jobs | slices on a track for each queue, below "GPU" of the machine or of the process; see below |
 //! | frames of the machine | slices on tracks below "Displays" |
 //! | colours | left out: there is no field for them |

@@ -11,7 +11,9 @@ use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
 use crate::labels;
 use std::io::Write;
-use syscollect_model::{Crash, Message, MessageText, Nesting, Slice, SliceUpdate, Tables, TrackId};
+use syscollect_model::{
+    Crash, Message, MessageText, Nesting, SignalExit, Slice, SliceUpdate, Tables, TrackId,
+};
 
 /// Slices inside each other that are written.
 const MAX_DEPTH: usize = 500;
@@ -137,6 +139,7 @@ pub(crate) fn crash<W: Write>(
         details.name(crash.signal, tables);
         details.note("thread", Note::Text(tables.strings.get(row.name)));
         details.note("tid", Note::Number(u64::from(row.tid)));
+        details.note("code", Note::Text(tables.strings.get(crash.code)));
         if crash.address != 0 {
             details.note("address", Note::Address(crash.address));
         }
@@ -149,6 +152,24 @@ pub(crate) fn crash<W: Write>(
         tracks.event(at, TrackEventType::Instant, uuid)?;
     }
     Ok(())
+}
+
+/// Writes that a signal ended a process, on a track of it.
+pub(crate) fn signal_exit<W: Write>(
+    tracks: &mut Tracks,
+    at: &mut Context<'_, W>,
+    exit: &SignalExit,
+) -> Result<(), ExportError> {
+    let tables = at.tables;
+    let uuid = tracks.of_process(at, exit.process, "Ended by a signal")?;
+    let details = &mut tracks.details;
+    details.dynamic_name(&labels::signal_exit(exit, tables));
+    details.note("signal", Note::Text(tables.strings.get(exit.signal)));
+    details.note("pid", Note::Number(u64::from(tables.process(exit.process).pid)));
+    if exit.has_core_dump {
+        details.note("core dumped", Note::Yes);
+    }
+    tracks.event(at, TrackEventType::Instant, uuid)
 }
 
 fn write_details(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {

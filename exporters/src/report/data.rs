@@ -122,9 +122,13 @@ pub struct Report {
     /// Event loops, and when they were away from their waits.
     #[serde(default)]
     pub event_loops: EventLoopsReport,
-    /// Crashes, the first one first.
+    /// Crashes that programs told of: those that ended their processes, the first one first, then
+    /// those that only programs claim.
     #[serde(default)]
     pub crashes: Table<CrashRow>,
+    /// Processes that signals ended and that told of no crash: crashes first, the first one first.
+    #[serde(default)]
+    pub signal_exits: Table<SignalExitRow>,
     /// Counters: those of programs first, then the machine's.
     #[serde(default)]
     pub counters: Table<CounterRow>,

@@ -115,6 +115,7 @@ pub(crate) mod off_cpu;
 mod own_code;
 mod plots;
 mod programs;
+mod recent;
 mod row_maker;
 mod run_queue;
 mod runs;
@@ -332,6 +333,7 @@ impl ReportExporter {
             gpu_waits: programs.gpu.waits.rows(maker),
             event_loops: self.loops.report(accounts, maker),
             crashes: programs.crashes.rows(maker),
+            signal_exits: programs.crashes.exit_rows(maker),
             counters: programs.plots.rows(maker),
             lost: records_lost(losses),
             overwritten: records_overwritten(losses),

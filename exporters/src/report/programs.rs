@@ -1,17 +1,18 @@
 //! What programs report of themselves, and counters, which machines have, too.
 
 use super::callers::Callers;
-use super::crashes::Crashes;
+use super::crashes::{BeforeCrash, Crashes};
 use super::gpu::{GpuAccounts, process_of};
 use super::instants::InstantCounts;
 use super::locks::LockAccounts;
 use super::plots::Plots;
+use super::recent::{RecentEvent, RecentEvents, ThreadEvent};
 use super::slices::Slices;
 use super::thread_accounts::ThreadAccounts;
 use crate::heap::Heap;
 use crate::labels;
 use syscollect_model::{
-    Event, Scope, Slice, SnapshotMark, StackId, StringId, Tables, Track, TrackId,
+    Crash, Event, Scope, Slice, SnapshotMark, StackId, StringId, Tables, Track, TrackId,
 };
 
 /// The books of all that programs report.
@@ -25,6 +26,7 @@ pub(super) struct ProgramAccounts {
     pub(super) gpu: GpuAccounts,
     pub(super) plots: Plots,
     pub(super) crashes: Crashes,
+    recent: RecentEvents,
 }
 
 impl ProgramAccounts {
@@ -44,6 +46,7 @@ impl ProgramAccounts {
             gpu,
             plots: Plots::default(),
             crashes: Crashes::default(),
+            recent: RecentEvents::default(),
         }
     }
 
@@ -73,11 +76,13 @@ impl ProgramAccounts {
                 report_owner(*track, accounts, tables);
                 if !is_second_snapshot_mark(*track, tables) {
                     self.instant(slice.name, slice.stack);
+                    self.on_track(now, *track, ThreadEvent::Instant(slice.name), tables);
                 }
             }
             Event::Message(track, message) if accounts.is_chosen_track(*track, tables) => {
                 report_owner(*track, accounts, tables);
                 self.instant(labels::message_name(message), message.stack);
+                self.on_track(now, *track, ThreadEvent::message(message, tables), tables);
             }
             Event::Counter(track, value) if accounts.is_chosen_track(*track, tables) => {
                 self.plots.add(*track, *value);
@@ -97,7 +102,10 @@ impl ProgramAccounts {
                 }
             }
             Event::Crash(crash) if accounts.is_chosen(crash.thread, tables) => {
-                self.crashes.add(now, crash);
+                self.crash(now, crash, tables);
+            }
+            Event::SignalExit(exit) if accounts.is_chosen_process(exit.process, tables) => {
+                self.crashes.exit(now, exit, tables);
             }
             _ => {}
         }
@@ -114,9 +122,26 @@ impl ProgramAccounts {
         let times = accounts.times_on_track(now, track, tables);
         if let Some(of_thread) = times {
             self.gpu.waits.begin(now, track, of_thread.thread, slice);
+            let what = ThreadEvent::Slice(slice.name);
+            self.recent.add(of_thread.thread, RecentEvent { at: now, what });
         }
         self.slices.begin(now, track, slice, times);
         self.callers.add(slice.name, slice.stack);
+    }
+
+    /// Something happens on a track, which is remembered where it is a thread's.
+    fn on_track(&mut self, at: u64, track: TrackId, what: ThreadEvent, tables: &Tables) {
+        if let Scope::Thread(thread) = tables.track(track).scope {
+            self.recent.add(thread, RecentEvent { at, what });
+        }
+    }
+
+    fn crash(&mut self, now: u64, crash: &Crash, tables: &Tables) {
+        let before = BeforeCrash {
+            open: self.slices.open_on(crash.thread),
+            events: self.recent.of(crash.thread),
+        };
+        self.crashes.tell(now, crash, before, tables);
     }
 
     /// An instant, or a message, which counts as one.

@@ -28,6 +28,8 @@ const MAX_DEPTH: usize = 4096;
 /// Slices, from the outermost on, that are told what they were blocked in: a
 /// bound of what a switch costs in a deep recursion.
 const MAX_BLOCKED: usize = 64;
+/// Open slices that are named where a thread crashes.
+const MAX_SHOWN: usize = 32;
 /// Digits of the percentiles.
 const DIGITS: u8 = 2;
 
@@ -199,6 +201,13 @@ impl Slices {
                 *sum = sum.saturating_add(sleep.nanoseconds);
             }
         }
+    }
+
+    /// Names of what is open on a thread, the outermost first.
+    pub(super) fn open_on(&self, thread: ThreadId) -> Vec<StringId> {
+        let tracks = self.tracks.get(&thread).into_iter().flatten();
+        let open = tracks.filter_map(|track| self.open.get(track));
+        open.flat_map(Nesting::iter).take(MAX_SHOWN).map(|slice| slice.key.name).collect()
     }
 
     /// The session ends.

@@ -34,7 +34,7 @@ use off_cpu::print_off_cpu;
 use printer::Printer;
 use programs::{
     print_counters, print_crashes, print_frames, print_instants, print_locks, print_memory,
-    print_slices,
+    print_signal_exits, print_slices,
 };
 use scheduling::{print_migrations, print_run_queue, print_wakeups};
 use sleepers::print_sleepers;
@@ -68,6 +68,7 @@ impl Report {
         print_migrations(&self.migrations, out);
         print_event_loops(&self.event_loops, out);
         print_crashes(&self.crashes, out);
+        print_signal_exits(&self.signal_exits, out);
         print_frames(&self.frames, out);
         print_slices(&self.slices, out);
         print_callers(&self.callers, out);

@@ -1,5 +1,6 @@
 //! What is collected of events until the file is written.
 
+use super::crashes::{FileCrash, RowCrash};
 use super::gpu::{self, Gpus, Moments};
 use super::locks::Locks;
 use super::memory::Memory;
@@ -11,18 +12,9 @@ use super::slices::Slices;
 use super::strings::FileStrings;
 use crate::labels;
 use syscollect_model::{
-    CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Severity, Slice, StackId,
-    Switch, Tables, ThreadId, Time, TrackId,
+    CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Severity, SignalExit, Slice,
+    StackId, Switch, Tables, ThreadId, Time, TrackId,
 };
-
-/// The first crash: when, and its thread, message and stack.
-#[derive(Clone, Copy)]
-pub(super) struct FirstCrash {
-    pub(super) time: i64,
-    pub(super) row: RowId,
-    pub(super) text: u32,
-    pub(super) stack: Option<StackId>,
-}
 
 /// All that the file is made of.
 #[derive(Default)]
@@ -31,7 +23,7 @@ pub(super) struct Collected {
     pub(super) rows: Rows,
     pub(super) cpus: Cpus,
     pub(super) strings: FileStrings,
-    pub(super) crash: Option<FirstCrash>,
+    pub(super) crash: FileCrash,
     pub(super) plots: Plots,
     pub(super) slices: Slices,
     pub(super) locks: Locks,
@@ -184,15 +176,33 @@ impl Collected {
 
     pub(super) fn crash(&mut self, time: i64, crash: &syscollect_model::Crash, tables: &Tables) {
         let Some(row) = self.rows.thread(crash.thread) else { return };
-        let mut text = tables.strings.get(crash.signal).to_owned();
-        if crash.address != 0 {
-            text += &format!(" at address {:#x}", crash.address);
+        let words = labels::crash(crash, tables);
+        let (text, stack) = (self.strings.intern(&words), crash.stack);
+        let process = tables.thread(crash.thread).process;
+        self.crash.tell(process, RowCrash { time, row, text, stack });
+        let content = (&*words, Importance::of_system(Severity::Fatal));
+        self.message_from(Some(row), (time, messages::RED), content, stack);
+    }
+
+    /// A signal ends a process, for which this thread speaks.
+    pub(super) fn signal_exit(
+        &mut self,
+        thread: ThreadId,
+        time: i64,
+        exit: &SignalExit,
+        tables: &Tables,
+    ) {
+        let Some(row) = self.rows.thread(thread) else { return };
+        let words = labels::signal_exit(exit, tables);
+        let (color, severity) = match exit.is_crash {
+            true => (messages::RED, Severity::Fatal),
+            false => (messages::GREY, Severity::Info),
+        };
+        self.message(Some(row), (time, color), &words, Importance::of_system(severity));
+        if exit.is_crash {
+            let text = self.strings.intern(&words);
+            self.crash.confirm(exit.process, RowCrash { time, row, text, stack: None });
         }
-        let text_index = self.strings.intern(&text);
-        let first = FirstCrash { time, row, text: text_index, stack: crash.stack };
-        self.crash.get_or_insert(first);
-        let content = (&*text, Importance::of_system(Severity::Fatal));
-        self.message_from(Some(row), (time, messages::RED), content, crash.stack);
     }
 
     /// A thread has ended: nothing more comes of it.

@@ -42,6 +42,7 @@
 mod code;
 mod collected;
 mod compress;
+mod crashes;
 mod file;
 mod frames;
 mod gpu;
@@ -68,7 +69,8 @@ pub use options::{TracyCompression, TracyLayout, TracyOptionError, TracyOptions}
 use crate::process_filter::concerning;
 use crate::{ExportError, ProcessFilter};
 use code::Code;
-use collected::{Collected, FirstCrash};
+use collected::Collected;
+use crashes::RowCrash;
 use gpu::Moments;
 use header::TraceSpan;
 use limits::{Limit, LimitCounts};
@@ -260,7 +262,7 @@ impl<W: Write> TracyExporter<W> {
         self.count_cuts();
         let collected = &mut self.collected;
         let mut code = Code::new(&mut collected.strings);
-        let crash = collected.crash.map(|FirstCrash { time, row, text, stack }| {
+        let crash = collected.crash.chosen().map(|RowCrash { time, row, text, stack }| {
             let strings = &mut collected.strings;
             let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), strings, tables));
             Crash { time, row, text, callstack }
@@ -379,13 +381,19 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 collected.gpu_job(*track, moments, (time, job), with_notes, tables);
             }
             Event::Crash(crash) => collected.crash(at, crash, tables),
+            Event::SignalExit(exit) => {
+                if let Some(thread) = self.first_threads.of(exit.process, tables) {
+                    collected.signal_exit(thread, at, exit, tables);
+                }
+            }
+            Event::ProcessEnd(process) => collected.crash.process_ended(*process),
             Event::RecordingEnd(machine) => {
                 collected.cpus.end_machine(&mut collected.rows, at, *machine);
             }
             // Only switches say from when on.
             Event::Asleep(..) => (),
             // Their first threads say so; the next CPU says so of moves.
-            Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
+            Event::ProcessStart(_) | Event::Migration(_) => (),
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
     Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MachineId,
-    MemoryEvent, Message, MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceUpdate,
-    ThreadId, Track, TrackId, TrackKind, Value,
+    MemoryEvent, Message, MessageText, Schema, SchemaField, SchemaId, Scope, SignalExit, Slice,
+    SliceUpdate,    ThreadId, Track, TrackId, TrackKind, Value,
 };
 
 fn profile_with(scenario: &Scenario, options: FirefoxOptions) -> Profile {
@@ -193,7 +193,19 @@ fn a_crash_has_its_signal_and_stack() {
         (&crash.data["signal"], &crash.data["address"]),
         (&"SIGSEGV".into(), &"0x10".into())
     );
+    assert_eq!(crash.data["code"], "SEGV_MAPERR");
     assert_eq!(profile.stack(&crash.data["cause"]["stack"])[0].function, "next_token");
+}
+
+#[test]
+fn a_process_that_a_signal_ended_has_a_marker_that_says_so() {
+    let (mut scenario, thread, _) = one_thread();
+    let (process, signal) = (scenario.tables.thread(thread).process, scenario.name("SIGKILL"));
+    let exit = SignalExit { process, signal, is_crash: false, has_core_dump: false };
+    scenario.then(Event::SignalExit(exit));
+    let profile = profile(&scenario);
+    let ends = named(&profile, "7", "Ended by a signal");
+    assert_eq!(ends[0].data, &json!({"type": "signalExit", "signal": "SIGKILL"}));
 }
 
 #[test]

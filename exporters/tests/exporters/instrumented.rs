@@ -221,6 +221,6 @@ fn memory(scenario: &mut Scenario, (main, loader): (ThreadId, ThreadId), stack: 
 }
 
 fn crash(scenario: &mut Scenario, thread: ThreadId, stack: StackId) {
-    let signal = scenario.name("SIGSEGV");
-    scenario.then(Event::Crash(Crash { thread, signal, address: 0x10, stack: Some(stack) }));
+    let [signal, code] = ["SIGSEGV", "SEGV_MAPERR"].map(|name| scenario.name(name));
+    scenario.then(Event::Crash(Crash { thread, signal, code, address: 0x10, stack: Some(stack) }));
 }

@@ -10,7 +10,7 @@ use syscollect_model::{
     BuildId, CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock,
     LockAction, LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText,
     Migration, Module, ModuleId, ModuleKind, OffCpu, OperatingSystem, ProcessId, Sample, Scope,
-    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
+    SessionInfo, SignalExit, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
     TrackId, Value, Wakeup,
 };
 
@@ -541,7 +541,15 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
                 stack,
             })
         }
-        18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
+        18 if flags & 2 == 0 => {
+            let exit =
+                SignalExit { process, signal: name, is_crash: true, has_core_dump: flags & 4 != 0 };
+            Event::SignalExit(exit)
+        }
+        18 => {
+            let (thread, address) = (thread(a), u64::from(b));
+            Event::Crash(Crash { thread, signal: name, code: name, address, stack })
+        }
         _ => Event::Loss(Loss {
             origin: if flags & 4 != 0 { LaneKind::Sched } else { LaneKind::Sample }.into(),
             cpu: (flags & 1 != 0).then_some(CpuId::new(cpu)),

@@ -5,7 +5,9 @@ use crate::replay::{Replay, Slice, replay};
 use crate::scenario::{self, Scenario};
 use std::collections::BTreeMap;
 use syscollect_exporters::PerfettoExporter;
-use syscollect_model::{Event, Field, Scope, SleepState, SliceUpdate, Time, TrackId, Value};
+use syscollect_model::{
+    Event, Field, Scope, SignalExit, SleepState, SliceUpdate, Time, TrackId, Value,
+};
 
 fn export(scenario: &Scenario) -> Replay {
     let mut exporter = PerfettoExporter::new(Vec::new());
@@ -159,7 +161,22 @@ fn a_crash_is_on_its_thread_and_its_process() {
         let crash = find(&reported, track, "SIGSEGV");
         assert_eq!(crash.arguments["stack"], "next_token < parse<T> < main");
         assert_eq!((&*crash.arguments["address"], &*crash.arguments["tid"]), ("16", "301"));
+        assert_eq!(crash.arguments["code"], "SEGV_MAPERR");
     }
+}
+
+#[test]
+fn a_process_that_a_signal_ended_has_a_track_that_says_so() {
+    let mut scenario = Scenario::new();
+    let (process, _) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let signal = scenario.name("SIGBUS");
+    let exit = SignalExit { process, signal, is_crash: true, has_core_dump: true };
+    scenario.then(Event::SignalExit(exit));
+    scenario.then(Event::ProcessEnd(process));
+    let reported = export(&scenario);
+    let track = "process 10/Ended by a signal";
+    let end = find(&reported, track, "ended by SIGBUS, core dumped");
+    assert_eq!(arguments(end), [("core dumped", "1"), ("pid", "10"), ("signal", "SIGBUS")]);
 }
 
 #[test]

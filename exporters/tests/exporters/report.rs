@@ -1,5 +1,6 @@
 //! Short scenarios whose figures are known beforehand, and what they are reported as.
 
+mod crashes;
 mod filter;
 mod golden;
 mod losses;

@@ -160,7 +160,7 @@ fn locks_memory_and_the_crash_with_its_stack() {
     one.item(m, 6, ItemKind::Alloc, &[0x7000, 64, 0], std::slice::from_ref(&addresses));
     two.item(m, 7, ItemKind::Free, &[0x7000, 0], &[]);
     two.item(m, 8, ItemKind::Alloc, &[0x9000, 32, pool.into()], &[]);
-    let crash = [11, 0xdead, 0x40_0310];
+    let crash = [first_word(11, 1), 0xdead, 0x40_0310];
     two.item(m, 9, ItemKind::Crash, &crash, &[stack(&[0x40_0310, 0x40_0210])]);
     m.exit(0, 10, (101, 100), "worker");
     program.finish(m);

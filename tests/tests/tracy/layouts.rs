@@ -94,7 +94,7 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     scenario.at(8, Event::Loss(loss.clone()));
     scenario.losses = vec![loss];
     let signal = scenario.name("SIGSEGV");
-    scenario.at(9, Event::Crash(Crash { thread, signal, address: 0, stack: None }));
+    scenario.at(9, Event::Crash(Crash { thread, signal, code: signal, address: 0, stack: None }));
     let trace = scenario.read_layout(TracyLayout::V0_14);
     let reported: Vec<_> =
         trace.messages.iter().map(|message| (message.time, message.importance.unwrap())).collect();

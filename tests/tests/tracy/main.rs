@@ -3,6 +3,7 @@
 
 mod captures;
 mod code;
+mod crashes;
 mod filter;
 mod frames;
 mod gpu;

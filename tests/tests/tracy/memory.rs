@@ -1,8 +1,8 @@
-//! Memory and crashes.
+//! Memory.
 
 use crate::scenario::Scenario;
 use proptest::prelude::*;
-use syscollect_model::{Crash, Event, MemoryEvent, ThreadId};
+use syscollect_model::{Event, MemoryEvent, ThreadId};
 use syscollect_tests::tracy_reader::{Piece, Pool};
 
 fn piece(address: u64, size: u64, (allocated, freed): (i64, i64), threads: [u64; 2]) -> Piece {
@@ -75,24 +75,6 @@ fn programs_of_one_name_and_id_have_heaps_of_their_own() {
     let trace = scenario.read();
     let names: Vec<_> = trace.pools.iter().map(|pool| pool.name.as_deref()).collect();
     assert_eq!(names, [Some("app (5)"), Some("app (5) #2"), None]);
-}
-
-#[test]
-fn a_crash_is_the_files_crash_and_a_message() {
-    let mut scenario = Scenario::new(1);
-    let [one, two] = [5, 6].map(|pid| scenario.task(pid, "app"));
-    let [segv, abort] = ["SIGSEGV", "SIGABRT"].map(|name| scenario.name(name));
-    let stack = Some(scenario.stack(&["deref", "main"]));
-    scenario.at(1, Event::Crash(Crash { thread: one, signal: segv, address: 0x10, stack }));
-    scenario.at(2, Event::Crash(Crash { thread: two, signal: abort, address: 0, stack: None }));
-    let trace = scenario.read();
-    let crash = trace.crash.as_ref().unwrap();
-    assert_eq!((crash.thread, crash.time, &*crash.message), (5, 1, "SIGSEGV at address 0x10"));
-    assert_eq!(trace.stack_names(crash.callstack), ["deref", "main"]);
-    let messages: Vec<_> =
-        trace.messages.iter().map(|message| (message.thread, &*message.text)).collect();
-    assert_eq!(messages, [(5, "SIGSEGV at address 0x10"), (6, "SIGABRT")]);
-    assert_eq!(trace.messages[0].callstack, crash.callstack);
 }
 
 proptest! {

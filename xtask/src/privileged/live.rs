@@ -180,6 +180,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
         }
         Event::GpuJob(id, _) => format!("{} did a job", track(*id, tables)),
         Event::Crash(crash) => format!("crash of {}", tid(crash.thread, tables)),
+        Event::SignalExit(exit) => format!("a signal ends {}", pid(exit.process, tables)),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
     })
 }

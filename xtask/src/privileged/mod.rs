@@ -13,6 +13,7 @@ mod clock;
 pub(crate) mod context;
 mod control_group;
 mod count;
+mod crashes;
 mod doctor;
 mod event_loops;
 pub(crate) mod failures;
@@ -189,6 +190,7 @@ const TESTS: &[Test] = &[
     test!("zones-losses" kernels, zones::losses, needs "user_probes"),
     test!("zones-probes" kernels, alone::alone, needs "user_probes"),
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
+    test!("crashes", crashes::crashes, needs "user_probes"),
     test!("hostile-mappings", hostile_zones::mappings, needs "user_probes"),
     test!("hostile-memory", hostile_zones::memory, needs "user_probes"),
     test!("hostile-discovery", hostile_zones::discovery, needs "user_probes"),

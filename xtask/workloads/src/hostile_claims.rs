@@ -73,13 +73,19 @@ fn next_numbers() -> Result<u32> {
 }
 
 /// The arena of this process as a file.
-struct SharedArena(File);
+pub(crate) struct SharedArena(File);
 
 impl SharedArena {
-    fn of_this_process() -> Result<Self> {
+    pub(crate) fn of_this_process() -> Result<Self> {
         let descriptor = arena_descriptor().context("this process has no arena")?;
         let path = format!("/proc/self/fd/{descriptor}");
         Ok(Self(File::options().read(true).write(true).open(path)?))
+    }
+
+    /// Says that the first ring is that thread's.
+    pub(crate) fn claim_first(&self, tid: u32) -> Result<()> {
+        self.claim(0, tid)?;
+        self.add(offset_of!(ArenaHeader, claims))
     }
 
     fn word(&self, offset: usize) -> Result<u32> {

@@ -11,6 +11,7 @@
 mod alone;
 mod bracket;
 mod callers;
+mod crashes;
 mod database;
 mod descriptors;
 mod event_loops;
@@ -51,6 +52,7 @@ mod waits;
 mod wrap;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -63,7 +65,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      executions RATE MAPPINGS SECONDS | mapped-code MAPPINGS | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
-                     event-loops | \
+                     event-loops | crash HOW | claim-crashes VICTIM SECONDS | \
                      numbered FILE SECONDS | silent SECONDS | \
                      renames SECONDS | shares SECONDS | waits SECONDS | \
                      jit FOLDER ROUNDS | \
@@ -132,6 +134,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["database", rounds] => database::run(number(rounds)?)?,
         ["hang", threads] => hang::run(number(threads)?)?,
         ["event-loops"] => event_loops::run()?,
+        ["crash", how] => crashes::run(how)?,
+        ["claim-crashes", victim, seconds] => {
+            crashes::claim(number(victim)? as u32, Duration::from_secs(number(seconds)?))?;
+        }
         ["leaderless"] => leaderless::run()?,
         ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
         ["jit", folder, rounds] => jit::run(folder, number(rounds)?)?,

@@ -7,7 +7,7 @@ use crate::zones::InstrumentedPrograms;
 use crate::zones::async_zones::{AsyncEvent, AsyncStart, AsyncZones, RestatedAsyncZone};
 use crate::zones::attributes::{About, EventAttributes, FieldNames};
 use crate::zones::client_event::ClientEvent;
-use crate::zones::crashes::CrashSite;
+use crate::zones::crashes::{CrashShares, CrashSite};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::frames::FrameSets;
 use crate::zones::heap::HeapChange;
@@ -36,6 +36,7 @@ pub(crate) struct Zones {
     async_zones: AsyncZones,
     plots: Plots,
     messages: Messages,
+    crashes: CrashShares,
     /// What stands for a name that could not be read.
     unreadable: StringId,
 }
@@ -61,6 +62,7 @@ impl Zones {
             async_zones: AsyncZones::default(),
             plots: Plots::default(),
             messages: Messages { category: message, empty },
+            crashes: CrashShares::default(),
             unreadable,
         }
     }
@@ -207,10 +209,13 @@ impl Zones {
                 let change = HeapChange { address, allocated: None, pool };
                 return self.heap_change(engine, writer, change, attribute_words);
             }
-            ZoneEvent::Crash { signal, address, instruction, .. } => {
+            ZoneEvent::Crash { signal, code, address, instruction } => {
                 let attributes =
                     self.decode_attributes(engine, writer, attribute_words, About::Other)?;
-                let crash = CrashSite { signal, address, instruction };
+                if !self.crashes.has_share(engine, writer) {
+                    return Ok(());
+                }
+                let crash = CrashSite { signal, code: code as i32, address, instruction };
                 return crash.emit(engine, writer, &mut self.references, attributes.stack);
             }
             ZoneEvent::Marker { schema, phase } => {

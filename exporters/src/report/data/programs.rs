@@ -265,11 +265,52 @@ pub struct CrashRow {
     pub process: String,
     /// The signal.
     pub signal: String,
+    /// Why it was sent, `SEGV_MAPERR`.
+    #[serde(default)]
+    pub code: String,
     /// The address it is about; 0 where it has none.
     pub address: u64,
+    /// How the process ended, `ended by SIGSEGV, core dumped`; `None` where the kernel did not
+    /// tell, so that the crash is only what the program says.
+    #[serde(default)]
+    pub end: Option<String>,
+    /// Names of the zones that were open, the outermost first.
+    #[serde(default)]
+    pub open: Vec<String>,
+    /// The last events of the thread, the last one first.
+    #[serde(default)]
+    pub before: Vec<EventBeforeCrash>,
     /// Where it crashed.
     #[serde(flatten)]
     pub stack: StackLabels,
+}
+
+/// Something that a thread did before it crashed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventBeforeCrash {
+    /// How long before.
+    pub before_ns: u64,
+    /// `zone` (it began), `instant` or `message`.
+    pub kind: String,
+    /// Its name, or what was said.
+    pub name: String,
+}
+
+/// A process that a signal ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalExitRow {
+    /// When, since the first event.
+    pub at_ns: u64,
+    /// The process's id.
+    pub pid: u32,
+    /// Its name.
+    pub process: String,
+    /// The signal.
+    pub signal: String,
+    /// It is a signal by which programs crash.
+    pub is_crash: bool,
+    /// The kernel wrote its memory to a file or to a program.
+    pub core_dumped: bool,
 }
 
 /// The values of a counter.

@@ -1,7 +1,7 @@
 //! What programs say of themselves, in words.
 
 use crate::report::data::*;
-use crate::report::text::printer::{Printer, REMARK};
+use crate::report::text::printer::{Printer, REMARK, WordBlock};
 use crate::report::text::stack::StackText;
 use crate::report::text::words::{bytes, duration, grouped, number, shown};
 use syscollect_model::Unit;
@@ -17,8 +17,38 @@ pub(super) fn print_crashes(crashes: &Table<CrashRow>, out: &mut Printer) {
         let thread = format!("{} ({})", shown(&row.thread), row.tid);
         let process = format!("{} ({})", shown(&row.process), row.pid);
         let at = duration(row.at_ns);
-        out.line(&format!("  {} after {at}{address}: {thread} of {process}", shown(&row.signal)));
+        let signal = format!("{} ({})", shown(&row.signal), shown(&row.code));
+        let end = row.end.as_deref().map_or_else(|| "not seen to end by it".into(), shown);
+        out.line(&format!("  {signal}{address} after {at}: {thread} of {process}, {end}"));
         StackText::below_a_row(&row.stack).print(out);
+        if !row.open.is_empty() {
+            let open: Vec<_> = row.open.iter().map(|name| shown(name)).collect();
+            out.wrapped(BELOW_A_CRASH, &format!("in {}", open.join(" > ")));
+        }
+        if !row.before.is_empty() {
+            let before: Vec<_> = row.before.iter().map(event_before).collect();
+            out.wrapped(BELOW_A_CRASH, &format!("before: {}", before.join("; ")));
+        }
+    }
+}
+
+/// Where it is said what a thread did before it crashed.
+const BELOW_A_CRASH: WordBlock = WordBlock { indent: 11, lines: 4 };
+
+fn event_before(event: &EventBeforeCrash) -> String {
+    format!("{} {}, {}", event.kind, shown(&event.name), duration(event.before_ns))
+}
+
+pub(super) fn print_signal_exits(exits: &Table<SignalExitRow>, out: &mut Printer) {
+    if exits.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Processes that signals ended", exits);
+    for row in &exits.rows {
+        let dumped = if row.core_dumped { ", core dumped" } else { "" };
+        let (signal, process) = (shown(&row.signal), shown(&row.process));
+        let at = duration(row.at_ns);
+        out.line(&format!("  {signal} after {at}: {process} ({}){dumped}", row.pid));
     }
 }
 

@@ -25,7 +25,7 @@ use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
     Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent, Severity,
-    Slice, StackId, Switch, SymbolTable, Tables, ThreadId, Time, TrackId, TrackKind,
+    SignalExit, Slice, StackId, Switch, SymbolTable, Tables, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, EndedRow, Host, Limits, Session};
@@ -324,15 +324,28 @@ impl TracyLive {
 
     fn crash(&mut self, time: Time, crash: &Crash, tables: &Tables) {
         let Some(thread) = self.thread(crash.thread, tables) else { return };
-        let mut text = tables.strings.get(crash.signal).to_owned();
-        if crash.address != 0 {
-            text += &format!(" at address {:#x}", crash.address);
-        }
+        let text = labels::crash(crash, tables);
         let stack = self.stack(crash.stack, tables);
         let message = words(thread, &text, Some(RED), Importance::of_system(Severity::Fatal));
         self.message(time, tracy::Message { stack, ..message });
         let text = self.session.catalogue.text(&text);
         self.tell(time, tracy::Event::Crash { thread, text });
+    }
+
+    /// A signal ends a process, for which its first thread speaks.
+    fn signal_exit(&mut self, time: Time, exit: &SignalExit, tables: &Tables) {
+        let first = self.rows.first_of(exit.process, tables);
+        let Some(thread) = first.and_then(|first| self.thread(first, tables)) else { return };
+        let text = labels::signal_exit(exit, tables);
+        let (color, severity) = match exit.is_crash {
+            true => (RED, Severity::Fatal),
+            false => (GREY, Severity::Info),
+        };
+        self.message(time, words(thread, &text, Some(color), Importance::of_system(severity)));
+        if exit.is_crash {
+            let text = self.session.catalogue.text(&text);
+            self.tell(time, tracy::Event::Crash { thread, text });
+        }
     }
 }
 
@@ -413,6 +426,7 @@ impl Exporter for TracyLive {
             Event::Memory(event) => self.memory(time, event, tables),
             Event::GpuJob(track, job) => self.job(*track, time, job, tables),
             Event::Crash(crash) => self.crash(time, crash, tables),
+            Event::SignalExit(exit) => self.signal_exit(time, exit, tables),
             Event::RecordingEnd(_) => self.tell(time, tracy::Event::Gap(None)),
             // Only switches say from when on; their first threads say so; the next CPU says so of
             // moves.
