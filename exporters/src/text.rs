@@ -191,8 +191,7 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::Memory(event) => memory_text(event, tables),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
         Event::Crash(crash) => {
-            let (thread, stack) =
-                (thread(crash.thread, tables), stack_text(crash.stack, tables));
+            let (thread, stack) = (thread(crash.thread, tables), stack_text(crash.stack, tables));
             format!("crash {thread} {}{stack}", labels::crash(crash, tables))
         }
         Event::SignalExit(exit) => {

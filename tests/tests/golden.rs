@@ -91,6 +91,33 @@ fn a_shell_forks_a_child_that_runs_a_program_and_ends() {
 }
 
 #[test]
+fn what_signal_ended_a_process_is_told_by_its_last_thread() {
+    const SIGKILL: u32 = 9;
+    const SIGSEGV_DUMPED: u32 = 11 | 0x80;
+    let mut machine = FakeMachine::new(1);
+    for (pid, name) in [(50, "crasher"), (60, "killed"), (70, "leaver"), (80, "survivor")] {
+        machine.process(pid, 1, name, &[(pid, name), (pid + 1, "worker")]);
+    }
+    let ends = [
+        // Its first thread had ended by itself.
+        (50, 50, 0),
+        (51, 50, SIGSEGV_DUMPED),
+        (61, 60, SIGKILL),
+        (60, 60, SIGKILL),
+        // It ends with the code that shells have for a crash.
+        (71, 70, 139 << 8),
+        (70, 70, 139 << 8),
+        // Of its threads one was killed by an exec, and it goes on.
+        (81, 80, SIGKILL),
+    ];
+    for ((tid, tgid, exit_code), us) in ends.into_iter().zip(10..) {
+        let record = TaskRecord { tid, tgid, exit_code, ..Default::default() };
+        machine.task(0, us, RecordKind::Exit, "", record);
+    }
+    golden::check("signal_exits", &mut golden::open(machine.finish()));
+}
+
+#[test]
 fn a_thread_that_calls_exec_becomes_the_main_thread() {
     let mut machine = FakeMachine::new(1);
     machine.process(50, 1, "old", &[(50, "old"), (51, "old-thread")]);

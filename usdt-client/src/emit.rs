@@ -100,7 +100,8 @@ pub(crate) fn has_room(bytes: u64) -> bool {
     let entered = state.producer.enter();
     let mut refreshed = entered;
     // SAFETY: it has a ring.
-    refreshed.refresh(unsafe { &state.ring() });
+    let memory = unsafe { state.ring() };
+    refreshed.refresh(&memory);
     state.producer.leave_unchanged(entered);
     refreshed.room() >= bytes + RESTATE_BYTES + open_async::BYTES
 }

@@ -149,11 +149,8 @@ mod tests {
             assert_eq!((played.records, played.events), (2, 2));
             assert_eq!((played.events_by_type["fork"], played.events_by_type["exit"]), (1, 1));
         });
-        let told = [
-            Event::ProcessStart(process),
-            Event::SignalExit(exit),
-            Event::ProcessEnd(process),
-        ];
+        let told =
+            [Event::ProcessStart(process), Event::SignalExit(exit), Event::ProcessEnd(process)];
         assert_eq!(events, told);
     }
 

@@ -93,6 +93,7 @@ impl TaskHistory {
                 LifecycleEvent::ThreadName(thread, _) => renamed.contains(thread),
                 _ => true,
             },
+            TaskEvent::SignalExit(_) => false,
             _ => true,
         });
         let Tables { processes, threads, .. } = tables;

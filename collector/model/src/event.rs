@@ -2,7 +2,8 @@
 
 use crate::{
     CpuId, Crash, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
-    RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId,
+    Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.

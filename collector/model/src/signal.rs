@@ -53,10 +53,7 @@ const CODES: [(&str, &[&str]); 6] = [
             "ILL_BADSTK",
         ],
     ),
-    (
-        "TRAP",
-        &["TRAP_BRKPT", "TRAP_TRACE", "TRAP_BRANCH", "TRAP_HWBKPT", "TRAP_UNK", "TRAP_PERF"],
-    ),
+    ("TRAP", &["TRAP_BRKPT", "TRAP_TRACE", "TRAP_BRANCH", "TRAP_HWBKPT", "TRAP_UNK", "TRAP_PERF"]),
     ("BUS", &["BUS_ADRALN", "BUS_ADRERR", "BUS_OBJERR", "BUS_MCEERR_AR", "BUS_MCEERR_AO"]),
     (
         "FPE",

@@ -8,7 +8,7 @@ use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
     Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MachineId,
     MemoryEvent, Message, MessageText, Schema, SchemaField, SchemaId, Scope, SignalExit, Slice,
-    SliceUpdate,    ThreadId, Track, TrackId, TrackKind, Value,
+    SliceUpdate, ThreadId, Track, TrackId, TrackKind, Value,
 };
 
 fn profile_with(scenario: &Scenario, options: FirefoxOptions) -> Profile {

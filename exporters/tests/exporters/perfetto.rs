@@ -10,8 +10,8 @@ use syscollect_model::{
     BuildId, CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock,
     LockAction, LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText,
     Migration, Module, ModuleId, ModuleKind, OffCpu, OperatingSystem, ProcessId, Sample, Scope,
-    SessionInfo, SignalExit, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
-    TrackId, Value, Wakeup,
+    SessionInfo, SignalExit, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
+    ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {

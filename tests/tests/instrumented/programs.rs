@@ -1,6 +1,6 @@
 //! What a program tells of itself beside zones.
 
-use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
+use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_tests::client::{first_word, stack, tag, task_name, text, value};
 use syscollect_tests::{FakeMachine, FakeProgram, golden, ticks};
@@ -167,6 +167,31 @@ fn locks_memory_and_the_crash_with_its_stack() {
     let mut session = golden::open(machine.finish());
     assert_eq!(session.unresolved(), [], "all places of the stacks are known before playing");
     golden::check("locks_memory_crash", &mut session);
+}
+
+#[test]
+fn crashes_that_are_claimed_without_end_are_told_up_to_a_share_and_of_own_threads_only() {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "liar", &[(100, "liar")]);
+    machine.process(200, 1, "victim", &[(200, "victim"), (201, "worker")]);
+    let program = FakeProgram::new(&mut machine, 1, 100);
+    let m = &mut machine;
+    for (us, tid) in (1..).zip((0..50).map(|number| [100, 200, 201][number % 3])) {
+        let lies = stack(&[u64::MAX - us, us]);
+        program.thread(0, tid).item(m, us, ItemKind::Crash, &[11, us, us], &[lies]);
+    }
+    // A signal by which nothing crashes.
+    program.thread(0, 100).item(m, 60, ItemKind::Crash, &[15, 1, 1], &[]);
+    program.finish(m);
+    let mut session = golden::open(machine.finish());
+    for _ in 0..2 {
+        let (lines, played) = golden::text(&mut session);
+        let crashes = lines.lines().filter(|line| line.contains(" crash ")).count();
+        let of_liar = lines.lines().filter(|line| line.contains(" crash liar/100 ")).count();
+        assert_eq!((crashes, of_liar, played.lost), (32, 32, 19), "{lines}");
+    }
+    let beyond = session.losses().iter().find(|loss| loss.cause == LossCause::BeyondShare);
+    assert_eq!(beyond.map(|loss| loss.count), Some(19));
 }
 
 fn code(offset: u64, function: &str) -> Symbol {

@@ -326,9 +326,8 @@ fn in_perfetto(engine: &Engine, trace: &Path, crashed: &[Crashed], silent: u64) 
         let told = threads.iter().find(|row| row[0] == tid.to_string());
         let told = told.with_context(|| format!("no instant of {}: {threads:?}", way.how))?;
         let [_, signal, code, stack] = &told[..] else { bail!("four columns: {told:?}") };
-        let is_told = signal == way.told
-            && is_code_of(way, Some(code))
-            && stack.contains(way.function);
+        let is_told =
+            signal == way.told && is_code_of(way, Some(code)) && stack.contains(way.function);
         ensure!(is_told, "{}: {told:?}", way.how);
         ensure!(processes.iter().any(|row| row[0] == pid.to_string()), "{pid}: {processes:?}");
     }

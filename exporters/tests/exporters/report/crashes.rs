@@ -51,7 +51,7 @@ fn a_crash_tells_what_was_open_and_what_came_before_and_how_the_process_ended() 
     let text = report.text(200);
     assert!(text.contains("SIGSEGV (SEGV_MAPERR) at 0x10 after"), "{text}");
     assert!(text.contains("in outer > inner\n"), "{text}");
-    assert!(text.contains("before: zone inner, 10.0 us; message xxx"), "{text}");
+    assert!(text.contains("before: zone inner, 10.0 us; message"), "{text}");
 }
 
 #[test]
