@@ -195,7 +195,9 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
             format!("crash {thread} {}{stack}", labels::crash(crash, tables))
         }
         Event::SignalExit(exit) => {
-            format!("{} {}", process(exit.process, tables), labels::signal_exit(exit, tables))
+            let thread = exit.thread.map(|id| format!(" in {}", thread(id, tables)));
+            let (who, thread) = (process(exit.process, tables), thread.unwrap_or_default());
+            format!("{who} {}{thread}", labels::signal_exit(exit, tables))
         }
     }
 }

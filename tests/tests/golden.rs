@@ -95,7 +95,9 @@ fn what_signal_ended_a_process_is_told_by_its_last_thread() {
     const SIGKILL: u32 = 9;
     const SIGSEGV_DUMPED: u32 = 11 | 0x80;
     let mut machine = FakeMachine::new(1);
-    for (pid, name) in [(50, "crasher"), (60, "killed"), (70, "leaver"), (80, "survivor")] {
+    for (pid, name) in
+        [(50, "crasher"), (60, "killed"), (70, "leaver"), (80, "survivor"), (90, "dumper")]
+    {
         machine.process(pid, 1, name, &[(pid, name), (pid + 1, "worker")]);
     }
     let ends = [
@@ -104,6 +106,9 @@ fn what_signal_ended_a_process_is_told_by_its_last_thread() {
         (51, 50, SIGSEGV_DUMPED),
         (61, 60, SIGKILL),
         (60, 60, SIGKILL),
+        // The thread that dumped the core ends first.
+        (91, 90, SIGSEGV_DUMPED),
+        (90, 90, SIGSEGV_DUMPED & 0x7f),
         // It ends with the code that shells have for a crash.
         (71, 70, 139 << 8),
         (70, 70, 139 << 8),

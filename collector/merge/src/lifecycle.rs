@@ -134,7 +134,8 @@ mod tests {
         let mut decoders = decoders(&mut tables.strings);
         let process = ProcessId(0);
         let signal = tables.strings.intern("SIGSEGV");
-        let exit = SignalExit { process, signal, is_crash: true, has_core_dump: false };
+        let exit =
+            SignalExit { process, thread: None, signal, is_crash: true, has_core_dump: false };
         let events = events_of(&mut tables, |engine| {
             for event in [
                 TaskEvent::Record(RecordKind::Fork),

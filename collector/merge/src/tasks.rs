@@ -136,6 +136,8 @@ pub(crate) struct Tasks {
     living: FxHashMap<ProcessId, u32>,
     /// Processes whose main thread has ended.
     headless: FxHashSet<ProcessId>,
+    /// Threads that dumped the cores of their processes.
+    dumpers: FxHashMap<ProcessId, ThreadId>,
     /// Threads whose first name is in the history.
     named: FxHashSet<ThreadId>,
     /// When the names of threads that were there had been read at the latest, ticks.
@@ -437,6 +439,9 @@ impl TaskBuilder<'_> {
         if record.tid == record.tgid {
             self.tasks.headless.insert(process);
         }
+        if record.exit_code & 0x80 != 0 {
+            self.tasks.dumpers.entry(process).or_insert(thread);
+        }
         let ends_process = self.tasks.headless.contains(&process)
             && self.tasks.living.get(&process).is_none_or(|count| *count <= 1);
         if ends_process {
@@ -451,15 +456,18 @@ impl TaskBuilder<'_> {
     }
 
     /// Tells of the signal that ends a process, if one does. All threads that it ends have the code
-    /// of the process; who ended before has another, so the last one's counts.
+    /// of the process; who ended before has another, so the last one's counts. Only the thread that
+    /// dumped the core says so: the others had their codes before that was done.
     fn signal_exit(&mut self, ticks: u64, process: ProcessId, code: u32) {
         let signal = (code & 0x7f) as u8;
+        let dumper = self.tasks.dumpers.remove(&process);
         if signal != 0 {
             let exit = SignalExit {
                 process,
+                thread: dumper,
                 signal: self.tables.strings.intern(&signal_name(signal)),
                 is_crash: is_crash_signal(signal),
-                has_core_dump: code & 0x80 != 0,
+                has_core_dump: dumper.is_some(),
             };
             self.event(ticks, TaskEvent::SignalExit(exit));
         }

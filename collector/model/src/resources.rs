@@ -75,12 +75,13 @@ pub struct Crash {
     pub stack: Option<StackId>,
 }
 
-/// A process that a signal ended, as the kernel tells. Which of its threads that was about, the
-/// kernel does not tell.
+/// A process that a signal ended, as the kernel tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalExit {
     /// The process.
     pub process: ProcessId,
+    /// The thread that the signal struck, which the kernel tells where it dumped the core.
+    pub thread: Option<ThreadId>,
     /// The signal's name, `"SIGSEGV"`.
     pub signal: StringId,
     /// It is a signal by which programs crash, not one by which somebody ends them.

@@ -619,7 +619,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::SignalExit(exit) if self.wanted(exit.process, tables) => {
                 let main = self.threads.of_track(Scope::Process(exit.process), tables);
                 let marker = resources::signal_exit(time, exit, &mut self.shared, tables);
-                self.push_markers([(main, marker)], tables);
+                self.push_markers([(exit.thread.unwrap_or(main), marker)], tables);
             }
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)

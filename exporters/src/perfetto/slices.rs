@@ -166,6 +166,10 @@ pub(crate) fn signal_exit<W: Write>(
     details.dynamic_name(&labels::signal_exit(exit, tables));
     details.note("signal", Note::Text(tables.strings.get(exit.signal)));
     details.note("pid", Note::Number(u64::from(tables.process(exit.process).pid)));
+    if let Some(thread) = exit.thread.map(|thread| tables.thread(thread)) {
+        details.note("thread", Note::Text(tables.strings.get(thread.name)));
+        details.note("tid", Note::Number(u64::from(thread.tid)));
+    }
     if exit.has_core_dump {
         details.note("core dumped", Note::Yes);
     }

@@ -108,7 +108,10 @@ impl Crashes {
         silent.sort_by_key(|silent| (Reverse(silent.exit.is_crash), silent.at));
         let rows = silent.iter().take(maker.limit).map(|SilentExit { at, exit }| {
             let process = maker.process(exit.process);
+            let thread = exit.thread.map(|thread| maker.tables.thread(thread));
             SignalExitRow {
+                tid: thread.map(|thread| thread.tid),
+                thread: thread.map_or_else(String::new, |thread| maker.string(thread.name)),
                 at_ns: at.saturating_sub(maker.first),
                 pid: process.pid,
                 process: process.name,

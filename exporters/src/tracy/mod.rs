@@ -382,7 +382,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             Event::Crash(crash) => collected.crash(at, crash, tables),
             Event::SignalExit(exit) => {
-                if let Some(thread) = self.first_threads.of(exit.process, tables) {
+                let first = self.first_threads.of(exit.process, tables);
+                if let Some(thread) = exit.thread.or(first) {
                     collected.signal_exit(thread, at, exit, tables);
                 }
             }

@@ -201,7 +201,7 @@ fn a_crash_has_its_signal_and_stack() {
 fn a_process_that_a_signal_ended_has_a_marker_that_says_so() {
     let (mut scenario, thread, _) = one_thread();
     let (process, signal) = (scenario.tables.thread(thread).process, scenario.name("SIGKILL"));
-    let exit = SignalExit { process, signal, is_crash: false, has_core_dump: false };
+    let exit = SignalExit { process, thread: None, signal, is_crash: false, has_core_dump: false };
     scenario.then(Event::SignalExit(exit));
     let profile = profile(&scenario);
     let ends = named(&profile, "7", "Ended by a signal");

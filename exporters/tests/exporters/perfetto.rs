@@ -542,8 +542,13 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             })
         }
         18 if flags & 2 == 0 => {
-            let exit =
-                SignalExit { process, signal: name, is_crash: true, has_core_dump: flags & 4 != 0 };
+            let exit = SignalExit {
+                process,
+                thread: None,
+                signal: name,
+                is_crash: true,
+                has_core_dump: flags & 4 != 0,
+            };
             Event::SignalExit(exit)
         }
         18 => {

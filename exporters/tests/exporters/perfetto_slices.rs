@@ -170,7 +170,7 @@ fn a_process_that_a_signal_ended_has_a_track_that_says_so() {
     let mut scenario = Scenario::new();
     let (process, _) = scenario.process(10, 1, "a", &["/bin/a"]);
     let signal = scenario.name("SIGBUS");
-    let exit = SignalExit { process, signal, is_crash: true, has_core_dump: true };
+    let exit = SignalExit { process, thread: None, signal, is_crash: true, has_core_dump: true };
     scenario.then(Event::SignalExit(exit));
     scenario.then(Event::ProcessEnd(process));
     let reported = export(&scenario);

@@ -14,8 +14,13 @@ impl Scenario {
     fn signal_exit(&mut self, at: u64, thread: ThreadId, signal: &str) {
         let process = self.tables.thread(thread).process;
         let is_crash = signal != "SIGKILL";
-        let exit =
-            SignalExit { process, signal: self.name(signal), is_crash, has_core_dump: is_crash };
+        let exit = SignalExit {
+            process,
+            thread: None,
+            signal: self.name(signal),
+            is_crash,
+            has_core_dump: is_crash,
+        };
         self.at(at, Event::SignalExit(exit));
         self.at(at, Event::ProcessEnd(process));
     }

@@ -91,7 +91,7 @@ pub(crate) fn crashes(context: &Context) -> Result<Outcome> {
         WAYS.iter().map(|way| crash(context, way)).collect::<Result<_>>()?;
     let silent = ended(context, &["crash", "silent"], libc::SIGSEGV)?;
     let silent = number(silent.first().context("the silent one said nothing")?, "pid")?;
-    let mut victim = Running::start(Command::new("sleep").arg("60"))?;
+    let victim = Running::start(Command::new("sleep").arg("60"))?;
     let claims = ["claim-crashes", &victim.pid().to_string(), CLAIM_SECONDS];
     let claims = finish(Command::new(&context.load).args(claims))?;
     ensure!(claims.status.success(), "who claims crashes ended with {}", claims.status);
@@ -231,7 +231,9 @@ fn in_report(
     let exits = rows(&report, "signal_exits")?;
     let row = exits.iter().find(|row| row["pid"] == silent);
     let row = row.context("who crashed silently is not told of")?;
-    ensure!(row["signal"] == "SIGSEGV" && row["is_crash"] == true, "{row}");
+    let thread = if dumps { silent.into() } else { Value::Null };
+    let is_told = row["signal"] == "SIGSEGV" && row["is_crash"] == true && row["tid"] == thread;
+    ensure!(is_told && row["core_dumped"] == dumps, "{row}");
     ensure!(!exits.iter().any(|row| crashed.iter().any(|it| row["pid"] == it.pid)), "{exits:?}");
     Ok(())
 }
@@ -299,7 +301,8 @@ fn in_firefox(context: &Context, capture: &Path, crashed: &[Crashed], silent: u6
         let crash = crash.first().with_context(|| format!("no marker of {}", way.how))?;
         let is_told = crash["signal"] == way.told && crash["cause"]["stack"].is_u64();
         ensure!(is_told, "{}: {crash}", way.how);
-        ensure!(!of(*pid, "signalExit").is_empty(), "nothing ends {}", way.how);
+        let ends = [of(*tid, "signalExit"), of(*pid, "signalExit")].concat();
+        ensure!(!ends.is_empty(), "nothing ends {}", way.how);
     }
     ensure!(of(silent, "signalExit").iter().any(|it| it["signal"] == "SIGSEGV"), "not silent's");
     Ok(())

@@ -309,6 +309,12 @@ pub struct SignalExitRow {
     pub signal: String,
     /// It is a signal by which programs crash.
     pub is_crash: bool,
+    /// The id of the thread that it struck, where the kernel told.
+    #[serde(default)]
+    pub tid: Option<u32>,
+    /// Its name; empty where it is not known.
+    #[serde(default)]
+    pub thread: String,
     /// The kernel wrote its memory to a file or to a program.
     pub core_dumped: bool,
 }

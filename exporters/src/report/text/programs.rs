@@ -48,7 +48,9 @@ pub(super) fn print_signal_exits(exits: &Table<SignalExitRow>, out: &mut Printer
         let dumped = if row.core_dumped { ", core dumped" } else { "" };
         let (signal, process) = (shown(&row.signal), shown(&row.process));
         let at = duration(row.at_ns);
-        out.line(&format!("  {signal} after {at}: {process} ({}){dumped}", row.pid));
+        let thread = row.tid.map(|tid| format!("{} ({tid}) of ", shown(&row.thread)));
+        let who = format!("{}{process} ({})", thread.unwrap_or_default(), row.pid);
+        out.line(&format!("  {signal} after {at}: {who}{dumped}"));
     }
 }
 

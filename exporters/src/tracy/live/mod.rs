@@ -332,10 +332,10 @@ impl TracyLive {
         self.tell(time, tracy::Event::Crash { thread, text });
     }
 
-    /// A signal ends a process, for which its first thread speaks.
+    /// A signal ends a process, for which its first thread speaks where none is known.
     fn signal_exit(&mut self, time: Time, exit: &SignalExit, tables: &Tables) {
-        let first = self.rows.first_of(exit.process, tables);
-        let Some(thread) = first.and_then(|first| self.thread(first, tables)) else { return };
+        let thread = exit.thread.or_else(|| self.rows.first_of(exit.process, tables));
+        let Some(thread) = thread.and_then(|thread| self.thread(thread, tables)) else { return };
         let text = labels::signal_exit(exit, tables);
         let (color, severity) = match exit.is_crash {
             true => (RED, Severity::Fatal),

@@ -12,7 +12,7 @@ fn ends(scenario: &mut Scenario, at: u64, thread: ThreadId, signal: &str) {
     let process = scenario.tables.thread(thread).process;
     let is_crash = signal != "SIGKILL";
     let signal = scenario.name(signal);
-    let exit = SignalExit { process, signal, is_crash, has_core_dump: is_crash };
+    let exit = SignalExit { process, thread: None, signal, is_crash, has_core_dump: is_crash };
     scenario.at(at, Event::SignalExit(exit));
     scenario.at(at, Event::ProcessEnd(process));
 }
