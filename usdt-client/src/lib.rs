@@ -77,6 +77,7 @@ pub mod ffi;
 mod fork;
 pub mod frame;
 pub mod gpu;
+mod handler_stack;
 mod identity;
 mod location;
 pub mod lock;

@@ -7,7 +7,7 @@
 //! thread-local values, so that zones there are recorded, and needs no heap.
 
 use crate::arena::{self, Arena};
-use crate::crash::HandlerStack;
+use crate::handler_stack::HandlerStack;
 use crate::ring::{Producer, Shared};
 use crate::{clock, memory};
 use core::cell::Cell;
@@ -179,8 +179,8 @@ pub(crate) fn prepare() -> Prepared {
     prepared
 }
 
-/// Crashes are recorded from now on: a thread that has a state already may need a stack.
-pub(crate) fn prepare_for_crashes() {
+/// Gives the calling thread a stack for handlers, if it has a state already.
+pub(crate) fn provide_handler_stack() {
     let state = state();
     if !core::ptr::eq(state, &raw const NONE.0) && !core::ptr::eq(state, &raw const ENDED.0) {
         state.handler_stack.provide();
