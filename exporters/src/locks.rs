@@ -90,6 +90,17 @@ impl Locks {
         &self.transitions
     }
 
+    /// Who holds a lock that others wait for, and how many do.
+    pub(crate) fn holding_up(&self) -> FxHashMap<ThreadId, usize> {
+        let mut holding = FxHashMap::default();
+        for LockState { holds, waiting } in self.locks.values().filter(|state| state.waiting > 0) {
+            for hold in holds.iter().flatten() {
+                *holding.entry(hold.thread).or_default() += waiting;
+            }
+        }
+        holding
+    }
+
     /// Nothing more comes: all that goes on ends here.
     pub(crate) fn end(&mut self) -> &[LockTransition] {
         self.transitions.clear();

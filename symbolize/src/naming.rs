@@ -189,6 +189,8 @@ pub(crate) fn name_all(
                 break Some("not named: a thread could not be started");
             }
         }
+        // Whoever waits for the names may be in more of a hurry by now.
+        workers.iter().for_each(Worker::is_as_urgent_as_this);
         let before = workers.len();
         workers.retain(|worker| match worker.give_up(&queue, options.module_time) {
             Some((index, why)) => {
@@ -244,6 +246,13 @@ impl Worker {
         let thread = thread::Builder::new().name("naming".into()).stack_size(STACK);
         let names = thread.spawn(move || name_waiting(&at, &shared, &queue, &done));
         names.ok().map(|_| Self { work })
+    }
+
+    /// What it names is as urgent as what the calling thread does.
+    fn is_as_urgent_as_this(&self) {
+        if let Some(task) = lock(&self.work).as_ref() {
+            task.clock.is_as_urgent_as_this();
+        }
     }
 
     /// Gives the thread up if its module takes too long: which one, and why.

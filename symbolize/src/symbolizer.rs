@@ -2,13 +2,14 @@
 
 use crate::kernel::Kernel;
 use crate::naming::name_all;
+use crate::os::ThreadClock;
 use crate::request::{ModuleRequest, Options};
 use crate::shared::NamingContext;
 use crate::turn::NamingTurn;
 use crate::{PinnedFiles, module};
 use std::fs::File;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 use syscollect_model::{BuildId, SymbolTable};
@@ -87,7 +88,10 @@ impl Symbolizer {
     ) -> Option<SymbolTable> {
         let (kernel, asked) = (self.kernel.clone(), addresses.to_vec());
         let (done, named) = channel();
+        let clock = Arc::new(OnceLock::new());
+        let its_clock = clock.clone();
         let started = thread::Builder::new().name("naming".into()).spawn(move || {
+            its_clock.get_or_init(ThreadClock::of_this_thread);
             let table = kernel.lock().unwrap_or_else(PoisonError::into_inner).name(&asked);
             // Nobody may wait for it any more.
             let _ = done.send(table);
@@ -96,6 +100,8 @@ impl Symbolizer {
             return without_names("not named: a thread could not be started");
         }
         loop {
+            // Whoever waits for the names may be in more of a hurry by now.
+            clock.get().inspect(|clock: &&ThreadClock| clock.is_as_urgent_as_this());
             match named.recv_timeout(Duration::from_millis(50)) {
                 Ok(table) => return Some(table),
                 Err(RecvTimeoutError::Timeout) if unwanted() => return None,

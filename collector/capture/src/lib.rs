@@ -101,7 +101,9 @@ pub use files::{EndedFile, RecordingFiles, Rotation};
 pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};
 pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
-pub use priority::{RaisedSession, go_before_most, restore_session};
+pub use priority::{
+    RaisedSession, all_go_before_many, go_before_most, goes_before_many, restore_session,
+};
 pub use recorded::Recorded;
 pub use recording::{Progress, Recording};
 pub use snapshots::{Held, SnapshotOrder, SnapshotTaker, TakenSnapshot};

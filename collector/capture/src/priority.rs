@@ -77,13 +77,25 @@ pub fn go_before_most() {
 /// How much nicer others are than the recorder once it stops.
 const BEFORE_MANY: libc::c_int = 10;
 
+/// A thread of this process, and those that it starts from now on, go before many others, as
+/// [`all_go_before_many`] has it: by so much before the process's first thread.
+pub fn goes_before_many(thread: u32) {
+    // SAFETY: numbers in, numbers out; no memory is involved. The thread is of this process, or it
+    // has ended, and then there is none: its number is not given out again so soon. -1 is a nice
+    // value, or an error, and then what is left is before others all the same.
+    unsafe {
+        let nice = libc::getpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t);
+        libc::setpriority(libc::PRIO_PROCESS, thread, nice - BEFORE_MANY);
+    }
+}
+
 /// More of a CPU than others have for all threads of this process and those that they start, and
 /// not as much as there is: for the work after a recording, which somebody waits for. Beside 30
 /// busy threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter. As
 /// long as what is returned lives, the same holds beside 30 busy sessions.
 ///
 /// Threads that go before others already stay as they are.
-pub(crate) fn all_go_before_many() -> RaisedSession {
+pub fn all_go_before_many() -> RaisedSession {
     let threads = FixedPath::new("/proc/self/task").entries().into_iter().flatten().flatten();
     for id in threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()) {
         // SAFETY: numbers in, numbers out; no memory is involved. The thread is of this process, or
@@ -96,7 +108,7 @@ pub(crate) fn all_go_before_many() -> RaisedSession {
             }
         }
     }
-    RaisedSession::to(-BEFORE_MANY)
+    RaisedSession::before_many()
 }
 
 /// Less of a CPU than others have: for work that nobody waits for.

@@ -120,6 +120,8 @@ fn named(tables: impl Iterator<Item = SymbolTable>) -> HashSet<(String, BuildId)
 pub(crate) struct FoundNames {
     pub(crate) tables: Vec<SymbolTable>,
     pub(crate) files: SymbolFiles,
+    /// Files, and the kernel, that were not looked at when the user gave up.
+    pub(crate) left: usize,
 }
 
 /// Names of all places that have none yet and are `nameable`, also from `files` and from what
@@ -165,13 +167,13 @@ pub(crate) fn name(
     let symbol_files = files.clone();
     let options = Options { symbol_files, kept_files: kept, clock, ..naming_options() };
     let mut symbolizer = Symbolizer::with_options(pinned, options.clone());
-    let tables = symbolizer.name_modules_unless(&requests, &unwanted).into_iter();
-    let mut tables: Vec<SymbolTable> = tables.flatten().collect();
-    tables.extend(
-        kernel
-            .iter()
-            .filter_map(|module| symbolizer.name_kernel_unless(&module.offsets, &unwanted)),
-    );
+    // The kernel goes first: where there is no time for all, files can be named later.
+    let kernel = kernel.iter();
+    let tables = kernel.map(|module| symbolizer.name_kernel_unless(&module.offsets, &unwanted));
+    let mut tables: Vec<Option<SymbolTable>> = tables.collect();
+    tables.extend(symbolizer.name_modules_unless(&requests, &unwanted));
+    let left = tables.iter().filter(|table| table.is_none()).count();
+    let mut tables: Vec<SymbolTable> = tables.into_iter().flatten().collect();
     drop(busy);
     if let Some(servers) = servers {
         let mut missing = still_missing(&requests, &tables);
@@ -185,7 +187,7 @@ pub(crate) fn name(
     if let Some(shortage) = naming_shortage(&tables) {
         eprint_line!("syscollect: {shortage}");
     }
-    Ok(FoundNames { tables, files })
+    Ok(FoundNames { tables, files, left })
 }
 
 /// What of `requests` has no name in `tables`.

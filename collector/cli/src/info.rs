@@ -4,7 +4,7 @@ use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
 use crate::kept_files::{self, UnkeptFiles};
-use crate::lost::{loss_text, own_items_text};
+use crate::lost::loss_text;
 use crate::source::{self, Source};
 use crate::summary::stopped_early;
 use crate::terminal::{Style, Terminal};
@@ -21,7 +21,7 @@ use syscollect_exporters::OverwrittenTime;
 use syscollect_model::{
     CalendarTime, ClockSource, CpuClock, Event, Exporter, Loss, LossCause, LossOrigin,
     OperatingSystem, RecorderSummary, SampleEvent, Shortfall, SnapshotMark, StackOrigin, Tables,
-    Time, bytes, duration, grouped, records_overwritten,
+    Time, bytes, duration, grouped, items_of_own_programs, own_items_text, records_overwritten,
 };
 use syscollect_playback::{EventType, Played, Recording};
 use syscollect_store::KeptFile;
@@ -506,11 +506,7 @@ impl Report {
             let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
         }
-        let own_items = self
-            .losses
-            .iter()
-            .filter(|loss| loss.is_of_own_program())
-            .fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        let own_items = items_of_own_programs(&self.losses);
         let lost = match (self.lost.saturating_sub(own_items), own_items) {
             (others, 0) => grouped(others),
             (0, own) => own_items_text(own),

@@ -4,7 +4,7 @@ use crate::terminal::Style;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use syscollect_model::{
-    CpuId, LaneKind, Loss, LossCause, LossOrigin, Shortfall, grouped, records_lost,
+    CpuId, LaneKind, Loss, LossCause, LossOrigin, Shortfall, grouped, own_items_text, records_lost,
     records_overwritten,
 };
 use syscollect_playback::{Played, Recording};
@@ -232,11 +232,6 @@ fn is_lacking(loss: &Loss) -> bool {
 /// Whether records of a lane tell of events rather than being some.
 fn is_beside_events(origin: &LossOrigin) -> bool {
     matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
-}
-
-/// Items of programs of which nobody else lost any ([`Loss::is_of_own_program`]).
-pub(crate) fn own_items_text(count: u64) -> String {
-    format!("{} items of programs that mean nothing or are beyond their shares", grouped(count))
 }
 
 /// A process may be renamed so often (`bpf/src/tasks.bpf.c`). What else is beyond a share of the

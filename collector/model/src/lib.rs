@@ -62,8 +62,8 @@ pub use lane::{
     CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
 };
 pub use loss::{
-    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, Shortfall, records_lost,
-    records_overwritten,
+    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, Shortfall, items_of_own_programs,
+    own_items_text, records_lost, records_overwritten,
 };
 pub use module_kind::ModuleKind;
 pub use names::{

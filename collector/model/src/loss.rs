@@ -180,12 +180,26 @@ impl Loss {
 /// What a recording, `info` and `report` call lost is this, of losses that were read from the
 /// capture.
 pub fn records_lost(losses: &[Loss]) -> u64 {
-    sum(losses, |cause| cause != LossCause::Overwritten)
+    sum(losses, |loss| loss.cause != LossCause::Overwritten)
 }
 
 /// How many records of these gave way to newer ones, as `--overwrite` asks.
 pub fn records_overwritten(losses: &[Loss]) -> u64 {
-    sum(losses, |cause| cause == LossCause::Overwritten)
+    sum(losses, |loss| loss.cause == LossCause::Overwritten)
+}
+
+/// How many of these are items of programs of which nobody else lost any
+/// ([`Loss::is_of_own_program`]); they are among [`records_lost`].
+pub fn items_of_own_programs(losses: &[Loss]) -> u64 {
+    sum(losses, Loss::is_of_own_program)
+}
+
+/// So many of them, in words.
+pub fn own_items_text(count: u64) -> String {
+    let (items, mean) = if count == 1 { ("item", "means") } else { ("items", "mean") };
+    let are = if count == 1 { "is" } else { "are" };
+    let count = grouped(count);
+    format!("{count} {items} of programs that {mean} nothing or {are} beyond their shares")
 }
 
 /// What is missing though no record is counted as lost for it.
@@ -243,10 +257,10 @@ fn gaps_text(gaps: u64) -> Option<String> {
     Some(format!("{times} a CPU ran something else than its events say: some are missing"))
 }
 
-fn sum(losses: &[Loss], is_counted: impl Fn(LossCause) -> bool) -> u64 {
+fn sum(losses: &[Loss], is_counted: impl Fn(&Loss) -> bool) -> u64 {
     losses
         .iter()
-        .filter(|loss| is_counted(loss.cause))
+        .filter(|loss| is_counted(loss))
         .fold(0, |sum, loss| sum.saturating_add(loss.count))
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Hits {
     asked_functions: Vec<(usize, NamePattern)>,
     asked_pairs: Vec<(usize, NamePattern)>,
     probes: FxHashMap<u32, AskedProbe>,
+    /// By trigger, file and name: which of the probes there it counts.
+    counted: FxHashMap<(usize, Arc<str>, Arc<str>), CountedProbes>,
     /// Those for which there is something that is called as they ask.
     pub(crate) seen: TriggerSet,
     open: FxHashMap<u32, OpenProbes>,
@@ -69,6 +71,17 @@ pub(crate) struct Hits {
     unfollowed: u64,
     /// Arguments that triggers ask for and that no probe of theirs has.
     missing_arguments: FxHashMap<usize, Option<MissingArgument>>,
+}
+
+/// The probes at one place of a file that a trigger counts: a place that is recorded for several
+/// purposes, as `--usdt` and in a `--zone`, has a probe for each, and all are hit at once.
+#[derive(Debug)]
+struct CountedProbes {
+    role: ProbeRole,
+    pair: u32,
+    /// Whether they have the arguments that the trigger asks for.
+    has_arguments: bool,
+    probes: Vec<u32>,
 }
 
 /// A probe that has not the argument that is asked for.
@@ -122,6 +135,7 @@ impl Hits {
             false => hits.map(|(trigger, ..)| *trigger).collect(),
         };
         let name: Arc<str> = name.as_str().into();
+        let hits = self.counted_once(definition, &name, hits);
         self.note_arguments(&name, &hits, arguments);
         let durations = match role {
             ProbeRole::FunctionEntry => asked(&self.asked_functions),
@@ -140,6 +154,49 @@ impl Hits {
             let asked = AskedProbe { role, pair, nests, name, arguments, hits, durations };
             self.probes.entry(*probe).or_insert(asked);
         }
+    }
+
+    /// Those of the triggers that count the hits of this probe: where another is at the same place
+    /// for another purpose, the first counts that has what is asked for.
+    fn counted_once(
+        &mut self,
+        definition: &ProbeDefinition,
+        name: &Arc<str>,
+        hits: Triggers,
+    ) -> Triggers {
+        let ProbeDefinition { probe, role, pair, path, arguments, .. } = definition;
+        let path: Arc<str> = path.as_str().into();
+        let has_arguments = |asked: usize| {
+            let asked = self.asked_hits.iter().filter(|(trigger, ..)| *trigger == asked);
+            let mut conditions = asked.flat_map(|(.., conditions)| conditions);
+            conditions.all(|condition| argument_of(arguments, condition).is_some())
+        };
+        let mut counts = hits;
+        counts.retain(|trigger| {
+            let has_arguments = has_arguments(*trigger);
+            let key = (*trigger, path.clone(), name.clone());
+            let counted = self.counted.entry(key).or_insert(CountedProbes {
+                role: *role,
+                pair: *pair,
+                has_arguments,
+                probes: Vec::new(),
+            });
+            if (counted.role, counted.pair) != (*role, *pair) {
+                if counted.has_arguments || !has_arguments {
+                    return false;
+                }
+                for other in counted.probes.drain(..) {
+                    if let Some(other) = self.probes.get_mut(&other) {
+                        other.hits.retain(|other| other != trigger);
+                    }
+                }
+                (counted.role, counted.pair) = (*role, *pair);
+            }
+            counted.has_arguments |= has_arguments;
+            counted.probes.push(*probe);
+            true
+        });
+        counts
     }
 
     /// Notes which of the triggers that ask for this probe's hits ask for what it has not.

@@ -13,6 +13,20 @@ pub(crate) fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
     Err(not_here())
 }
 
+/// Nothing is recorded here beside which work could be less urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadNice;
+
+impl ThreadNice {
+    /// That of any.
+    pub fn of_this_thread() -> Self {
+        Self
+    }
+
+    /// Does nothing.
+    pub fn give_this_thread(self) {}
+}
+
 /// Who owns a process or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner;

@@ -5,7 +5,7 @@
 //! not come back. There are few of them, and each user has a share, for a thread that hangs is only
 //! free again when its call returns.
 
-use crate::{OpenError, payer};
+use crate::{OpenError, ThreadNice, payer};
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -39,7 +39,7 @@ struct Threads {
 
 static OURS: LazyLock<Patience> = LazyLock::new(|| Patience::new(PATIENCE));
 
-/// Does `work`, on behalf of the user `uid` (of nobody else for `None`), and waits [`PATIENCE`] for
+/// Does `work`, as urgently as the calling thread would, on behalf of the user `uid` (of nobody else for `None`), and waits [`PATIENCE`] for
 /// it.
 ///
 /// # Errors
@@ -80,7 +80,9 @@ impl Patience {
         let thread = self.a_thread(uid)?;
         let slot = Arc::new(Slot::default());
         let (filled, threads) = (slot.clone(), self.threads.clone());
+        let urgency = ThreadNice::of_this_thread();
         let job = Box::new(move || {
+            urgency.give_this_thread();
             let result = catch_unwind(AssertUnwindSafe(work)).ok();
             if !filled.put(result) {
                 came_back(&threads, uid);

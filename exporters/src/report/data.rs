@@ -134,6 +134,10 @@ pub struct Report {
     pub counters: Table<CounterRow>,
     /// Records lost, of the whole machine, but for those that were to be overwritten.
     pub lost: u64,
+    /// Of these, items that programs wrote and that mean nothing or are beyond a program's share:
+    /// nobody else lost any.
+    #[serde(default)]
+    pub lost_of_own_programs: u64,
     /// Records that gave way to newer ones, as `--overwrite` asks.
     #[serde(default)]
     pub overwritten: u64,

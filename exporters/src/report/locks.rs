@@ -70,6 +70,8 @@ pub(super) struct LockWait {
 pub(super) struct LockAccounts {
     locks: Locks,
     books: LockCounts,
+    /// At the end, who holds a lock that others wait for, and how many do.
+    pub(super) holding_up: FxHashMap<ThreadId, usize>,
 }
 
 /// What is counted of them.
@@ -94,7 +96,7 @@ impl LockAccounts {
             longest: Longest::new(waits),
             is_over: false,
         };
-        Self { locks: Locks::default(), books }
+        Self { locks: Locks::default(), books, holding_up: FxHashMap::default() }
     }
 
     pub(super) fn event(&mut self, now: u64, event: &LockEvent, tables: &Tables) {
@@ -105,6 +107,7 @@ impl LockAccounts {
     /// The session ends: waits and holds that go on count up to there.
     pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
         self.books.is_over = true;
+        self.holding_up = self.locks.holding_up();
         self.locks.end().iter().for_each(|step| self.books.add(now, step, tables));
     }
 

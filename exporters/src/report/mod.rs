@@ -155,8 +155,8 @@ use scheduling::Scheduling;
 use session_span::{Beginning, SessionSpan};
 use std::convert::Infallible;
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, StopReason, Tables, Time, records_lost,
-    records_overwritten,
+    Event, Exporter, Loss, RecorderSummary, StopReason, Tables, Time, items_of_own_programs,
+    records_lost, records_overwritten,
 };
 use thread_accounts::{ThreadAccounts, by_name};
 use waits::Waits;
@@ -307,7 +307,7 @@ impl ReportExporter {
             processes: maker.table(processes, |row| (row.activity.busiest_first(), row.pid)),
             threads: accounts.threads(maker),
             functions: samples.functions(maker),
-            off_cpu: waits.off_cpu.report(options.idle_sleepers, maker),
+            off_cpu: waits.off_cpu.report(options.idle_sleepers, programs.unfinished_work(), maker),
             trees: options.tree.map(|tree| CallTrees {
                 cpu: samples.tree(tree, tables),
                 off_cpu: waits.off_cpu.tree(tree, tables),
@@ -336,6 +336,7 @@ impl ReportExporter {
             signal_exits: programs.crashes.exit_rows(maker),
             counters: programs.plots.rows(maker),
             lost: records_lost(losses),
+            lost_of_own_programs: items_of_own_programs(losses),
             overwritten: records_overwritten(losses),
             unreported_gaps: scheduling.unreported_gaps(),
             missing_stacks: 0,

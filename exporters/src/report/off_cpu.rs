@@ -8,6 +8,7 @@ mod wait_rows;
 
 use super::capped::Capped;
 use super::data::{AsleepThroughout, CallTree, OffCpuReport, WaitClass};
+use super::programs::UnfinishedWork;
 use super::row_maker::RowMaker;
 use super::tree::{TreeBuilder, TreeOptions};
 use super::truncated::TruncatedStacks;
@@ -125,7 +126,12 @@ impl OffCpuTimes {
     }
 
     /// With rows of threads that slept all the time and had nothing to do, if these are wanted.
-    pub(super) fn report(&self, with_idle_sleepers: bool, maker: RowMaker<'_>) -> OffCpuReport {
+    pub(super) fn report(
+        &self,
+        with_idle_sleepers: bool,
+        unfinished: UnfinishedWork<'_>,
+        maker: RowMaker<'_>,
+    ) -> OffCpuReport {
         let mut waits_for = WaitsFor::new(maker.tables);
         let programs = ProgramNames::new(maker.tables);
         let mut waits = ClassifiedWaits::default();
@@ -137,7 +143,7 @@ impl OffCpuTimes {
         let sleeps = self.stacks.iter().map(|((_, stack), total)| (*stack, total.count));
         let truncated = TruncatedStacks::among(sleeps, maker);
         let rows = WaitRows { maker, programs: &programs };
-        let asleep = asleep_throughout(&self.asleep_throughout, &mut waits_for, rows);
+        let asleep = asleep_throughout(&self.asleep_throughout, unfinished, &mut waits_for, rows);
         OffCpuReport {
             blocked_ns: self.all.sum,
             reasons: rows.reasons(&self.reasons, &waits),

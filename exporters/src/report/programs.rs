@@ -11,9 +11,19 @@ use super::slices::Slices;
 use super::thread_accounts::ThreadAccounts;
 use crate::heap::Heap;
 use crate::labels;
+use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Crash, Event, Scope, Slice, SnapshotMark, StackId, StringId, Tables, Track, TrackId,
+    Crash, Event, Scope, Slice, SnapshotMark, StackId, StringId, Tables, ThreadId, Track, TrackId,
 };
+
+/// What threads have not finished at the end, as their programs report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnfinishedWork<'a> {
+    /// The innermost slices that are open.
+    pub(super) slices: &'a FxHashMap<ThreadId, StringId>,
+    /// Who holds a lock that others wait for, and how many do.
+    pub(super) holding_up: &'a FxHashMap<ThreadId, usize>,
+}
 
 /// The books of all that programs report.
 #[derive(Debug)]
@@ -34,6 +44,12 @@ impl ProgramAccounts {
     pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
         self.slices.finish(now, tables);
         self.locks.finish(now, tables);
+    }
+
+    /// What threads had not finished then.
+    pub(super) fn unfinished_work(&self) -> UnfinishedWork<'_> {
+        let (slices, holding_up) = (&self.slices.open_at_end, &self.locks.holding_up);
+        UnfinishedWork { slices, holding_up }
     }
 
     pub(super) fn new(locks: LockAccounts, gpu: GpuAccounts) -> Self {

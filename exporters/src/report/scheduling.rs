@@ -337,13 +337,14 @@ impl Scheduling {
                 self.waits.add_for_cpu(thread, account, &interval, wait);
             }
             let ended = EndedState { thread, account, interval: &interval };
-            self.waits.keep_for_cpu(ended, wait, cpu, &mut self.cpus);
+            self.waits.keep_for_cpu(ended, wait, Some(cpu), &mut self.cpus);
         }
         let ended = EndedState { thread, account, interval: &interval };
         match interval.state {
             ThreadState::Running(cpu) => self.cpus.get(cpu).busy += interval.known,
-            ThreadState::Blocked(off_cpu) if next != ThreadState::Ended => {
-                self.waits.keep_blocked(ended, off_cpu, tables);
+            ThreadState::Blocked(off_cpu) => self.waits.keep_blocked(ended, off_cpu, tables),
+            ThreadState::Waiting(wait) if next == ThreadState::Ended => {
+                self.waits.keep_for_cpu(ended, wait, None, &mut self.cpus);
             }
             _ => {}
         }

@@ -99,6 +99,8 @@ pub(super) struct Slices {
     open: FxHashMap<TrackId, Nesting<BegunSlice, MAX_DEPTH>>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
+    /// At the end, the innermost slices of threads that were open.
+    pub(super) open_at_end: FxHashMap<ThreadId, StringId>,
     names: Capped<SliceKey, NamedDurations>,
     /// How long slices were blocked, by the function of the kernel.
     reasons: Capped<(SliceKey, Option<StringId>), u64>,
@@ -110,6 +112,7 @@ impl Default for Slices {
         Self {
             open: FxHashMap::default(),
             tracks: FxHashMap::default(),
+            open_at_end: FxHashMap::default(),
             names: Capped::new(MAX_NAMES),
             reasons: Capped::new(MAX_REASONS),
             frames: Capped::new(MAX_FRAME_SETS),
@@ -212,8 +215,14 @@ impl Slices {
 
     /// The session ends.
     pub(super) fn finish(&mut self, now: u64, tables: &Tables) {
-        for (track, open) in std::mem::take(&mut self.open) {
+        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        // Of a thread with several tracks the first has the last word.
+        open.sort_unstable_by_key(|(track, _)| Reverse(*track));
+        for (track, open) in open {
             for slice in open.into_open() {
+                if let Scope::Thread(thread) = tables.track(track).scope {
+                    self.open_at_end.insert(thread, slice.key.name);
+                }
                 let row = self.row(track, slice.key, tables);
                 row.unfinished += 1;
                 row.unfinished_ns =

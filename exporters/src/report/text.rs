@@ -84,7 +84,7 @@ impl Report {
         print_fence_waits(&self.gpu_waits, out);
         print_counters(&self.counters, out);
         print_unresolved(&self.unresolved, &self.recording, out);
-        print_losses(self.lost, &self.losses, out);
+        print_losses(self, out);
         printer.finish()
     }
 

@@ -38,6 +38,12 @@ pub(super) struct EndedState<'a> {
 }
 
 impl EndedState<'_> {
+    /// The state went on when what is told of ended.
+    #[inline]
+    fn goes_on(&self) -> bool {
+        self.account.state == ThreadState::Ended
+    }
+
     /// All of it, if the report is about the thread and its beginning is known.
     #[inline]
     fn told_whole(&self) -> Option<StateInterval> {
@@ -81,6 +87,7 @@ impl Waits {
                 off_cpu,
                 waits_for,
                 woken,
+                goes_on: ended.goes_on(),
             });
         }
     }
@@ -93,7 +100,7 @@ impl Waits {
         if !account.chosen {
             return;
         }
-        if interval.earlier.slept && account.state == ThreadState::Ended {
+        if interval.earlier.slept && ended.goes_on() {
             // Where switches are missing it may have run, and slept elsewhere then. Who was seen
             // after all that was overwritten has slept so since.
             if interval.unknown <= self.overwritten_ns {
@@ -131,19 +138,21 @@ impl Waits {
         }
     }
 
-    /// A wait for a CPU may be among the longest.
+    /// A wait for a CPU may be among the longest: of one that has ended, with the CPU that the thread
+    /// came onto.
     #[inline]
     pub(super) fn keep_for_cpu(
         &mut self,
         ended: EndedState<'_>,
         began: Wait,
-        cpu: CpuId,
+        cpu: Option<CpuId>,
         cpus: &mut Cpus,
     ) {
         let Some(StateInterval { since, known, unknown, .. }) = ended.told_whole() else { return };
         let woken = ended.account.woken.filter(|_| began == Wait::Wakeup);
         self.worst.for_cpu.add(known, since, || {
-            let meanwhile = cpus.ran(cpu, since, since + known + unknown);
+            let ran = cpu.map(|cpu| cpus.ran(cpu, since, since + known + unknown));
+            let meanwhile = ran.unwrap_or_default();
             CpuWait { thread: ended.thread, unknown, began, woken, cpu, meanwhile }
         });
     }

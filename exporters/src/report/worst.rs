@@ -28,8 +28,8 @@ pub(super) struct CpuWait {
     pub(super) unknown: u64,
     pub(super) began: Wait,
     pub(super) woken: Option<Woken>,
-    /// Where it ran then.
-    pub(super) cpu: CpuId,
+    /// Where it ran then; `None` where it still waited at the end.
+    pub(super) cpu: Option<CpuId>,
     pub(super) meanwhile: CpuMeanwhile,
 }
 
@@ -42,6 +42,8 @@ pub(super) struct BlockedWait {
     pub(super) off_cpu: OffCpu,
     pub(super) waits_for: WaitFor,
     pub(super) woken: Option<Woken>,
+    /// It still was at the end.
+    pub(super) goes_on: bool,
 }
 
 /// The longest waits of each kind; those for locks and fences are kept with these.
@@ -123,6 +125,7 @@ impl CpuWait {
             preempted: self.began == Wait::Preemption,
             woken_by: self.woken.map(|woken| woken.row(maker.tables)),
             cpu: self.cpu,
+            goes_on: self.cpu.is_none(),
             meanwhile: ran.collect(),
             other_threads: others.0,
             other_threads_ns: others.1,
@@ -143,6 +146,7 @@ impl BlockedWait {
             io_wait,
             stack: labels(stack, maker.tables),
             woken_by: self.woken.map(|woken| woken.row(maker.tables)),
+            goes_on: self.goes_on,
         }
     }
 }

@@ -61,5 +61,7 @@ impl ThreadClock {
         self.0.elapsed()
     }
 
+    pub(crate) fn is_as_urgent_as_this(&self) {}
+
     pub(crate) fn yield_to_all(&self) {}
 }

@@ -71,6 +71,31 @@ pub(crate) fn open_zones(context: &Context) -> Result<String> {
     ))
 }
 
+/// A recorder that is started again knows what a program that hangs has open: nobody but its memory
+/// says so.
+pub(crate) fn restarted(context: &Context) -> Result<String> {
+    let (socket, folder) = (context.path("again-socket"), context.path("flight-again"));
+    fs::create_dir(&folder)?;
+    let before = Flight::start_with(context, &socket, &folder, &[])?;
+    let silent = load(context, &["silent", "60"])?;
+    let pid = silent.id();
+    std::thread::sleep(OPEN / 2);
+    before.stop()?;
+    let flight = Flight::start_with(context, &socket, &folder, &[])?;
+    std::thread::sleep(KEPT);
+    let snapshot = context.path("flight-again.syscap");
+    let answer = finish(&mut flight.ask(&["snapshot", "-o", text(&snapshot)?]))?;
+    signal(pid, libc::SIGKILL);
+    wait(silent)?;
+    ensure!(answer.status.success(), "no snapshot: {}", answer.stderr);
+    flight.stop()?;
+    let open = Programs::read(&snapshot)?.of(pid);
+    let (stuck, waiting) = (open.open("stuck")?, open.open("waiting")?);
+    ensure!(waiting > KEPT && stuck >= waiting, "{waiting:?} and {stuck:?}");
+    check_hangs(context, &snapshot, pid)?;
+    Ok(format!("zones that began {stuck:.1?} and {waiting:.1?} before"))
+}
+
 /// What programs had open when the recording begins, by process.
 #[derive(Default)]
 struct Programs(BTreeMap<u32, OpenBefore>);

@@ -20,6 +20,7 @@ pub(crate) mod failures;
 pub(crate) mod files;
 mod flight;
 mod flight_bad_days;
+mod flight_busy;
 mod flight_executions;
 mod flight_storm;
 mod flight_zones;
@@ -135,6 +136,8 @@ const TESTS: &[Test] = &[
     test!("last-seconds", files::last_seconds),
     test!("flight", flight::flight),
     test!("flight-bad-days", flight_bad_days::bad_days),
+    test!("flight-busy", flight_busy::busy),
+    test!("flight-restarted", flight_zones::restarted),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
     test!("flight-executions" named, flight_executions::executions),

@@ -32,9 +32,14 @@ pub struct RaisedSession {
 }
 
 impl RaisedSession {
+    /// The session goes before many others, as threads do ([`super::goes_before_many`]).
+    pub fn before_many() -> Self {
+        Self::to(-super::BEFORE_MANY)
+    }
+
     /// Gives the session a nice value below 0; does nothing where it has one already, where that is
     /// not permitted, or where CPUs are not divided among sessions.
-    pub(super) fn to(nice: libc::c_int) -> Self {
+    fn to(nice: libc::c_int) -> Self {
         let raised = raise(nice).map(|file| RAISED.store(file.into_raw_fd(), Ordering::Release));
         Self { is_raised: raised.is_ok() }
     }

@@ -173,7 +173,11 @@ impl Client {
             RingReader::new(memory, number, start, self.had_reader)
         };
         self.indices.insert(number, self.rings.len());
-        self.rings.push(ThreadRing::new(number, reader));
+        let mut ring = ThreadRing::new(number, reader);
+        if self.was_held || self.had_reader {
+            ring.request_restatement();
+        }
+        self.rings.push(ring);
     }
 
     /// The thread that has this ring; `None` when nobody knows it any more.
@@ -187,8 +191,9 @@ impl Client {
     }
 
     /// Asks its threads to state what they have open, as for a recorder that comes now.
-    pub(super) fn request_restatement(&self) {
+    pub(super) fn request_restatement(&mut self) {
         self.memory.request_restatement();
+        self.rings.iter_mut().for_each(ThreadRing::request_restatement);
     }
 
     /// The program has ended or runs another one: nothing more will be written.
@@ -276,13 +281,15 @@ impl Client {
             let all = turn.all || self.gone;
             let context = Draining { client: self.number, all, now, at: turn.now };
             let (pid, losses) = (self.subject.place.pid, &mut self.losses);
-            let mut account = DrainCounts { pid, losses, items: &mut self.items };
+            let mut history = 0;
+            let (items, history_read) = (&mut self.items, &mut history);
+            let mut account = DrainCounts { pid, losses, items, history: history_read };
             let chunks = &mut self.outgoing;
             let Output { lanes, scratch, notes, .. } = out;
             let out = &mut RingOutput { lanes, scratch, chunks, notes };
             match ring.drain(&context, &mut account, out) {
                 Ok(bytes) => {
-                    turn.count_ring(bytes as usize);
+                    turn.count_ring(bytes as usize + history);
                     ring.empty_at = (bytes == 0).then_some(turn.now);
                     self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn));
                     return bytes as f64 / RING_BYTES as f64;

@@ -63,6 +63,9 @@
 //! - Items whose stamp is older than the recording are left out: what an
 //!   earlier collector did not fetch. After that, the items before a thread's
 //!   first `Attached` have no context but what they carry themselves.
+//! - For a thread that wrote nothing for half a second since it could see this
+//!   collector, `Attached` and `OpenZone` are told here (`history.rs`), of what its
+//!   ring still holds: it may hang in these zones.
 //! - Losses of lane "zones": `lane-full` (items that found their ring full,
 //!   events of threads without a ring), `undecodable` (rings and logs given up),
 //!   `not-taken` (announced rings whose process had ended, or which were beyond a
@@ -79,6 +82,7 @@ mod exited;
 mod find;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
+mod history;
 mod items;
 mod lanes;
 mod log;
@@ -97,6 +101,8 @@ mod watch;
 mod fake;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod silent;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 use syscollect_zone_protocol::MAX_ITEM_WORDS;
 use syscollect_zone_protocol::arena::{MAX_GROUP_BYTES, RING_BYTES, RingHeader, RingState};
 
+use super::history::{RING_WORDS, RingHistory};
 use super::items::{Piece, pieces, stale_words, thread_ends, words_of_a_thread};
 use super::memory::ArenaMemory;
 
@@ -340,6 +341,35 @@ impl RingReader {
             gaps: std::mem::take(&mut observed.gaps),
             scanned: std::mem::take(&mut observed.scanned),
         }
+    }
+
+    /// Whether something lies in the ring, and nothing of it is of this recording.
+    pub(super) fn has_only_history(&self) -> bool {
+        self.skip_before.is_some() && self.position > 0
+    }
+
+    /// What states at `now` that which the ring's thread had open before the recording, and has
+    /// still, as far as the ring tells; empty where its thread goes on meanwhile, and states that
+    /// itself.
+    pub(super) fn restatement(
+        &self,
+        now: u64,
+        scratch: &mut Vec<u64>,
+    ) -> Result<Vec<u64>, RingError> {
+        let header = self.header();
+        let is_as_before = || {
+            header.state.load(Ordering::Acquire) == RingState::Used as u32
+                && header.head.load(Ordering::Acquire) == self.position
+        };
+        if self.position == 0 || !is_as_before() {
+            return Ok(Vec::new());
+        }
+        scratch.resize(RING_WORDS, 0);
+        self.memory.read_items(self.number, 0, scratch).map_err(|_| RingError::Unreadable)?;
+        // What is looked at next is as it was after the copy.
+        fence(Ordering::Acquire);
+        let history = RingHistory { ring: scratch, head: self.position };
+        Ok(if is_as_before() { history.restatement(now) } else { Vec::new() })
     }
 
     /// Gives an empty ring of a thread that has ended to the next one, unless another recorder

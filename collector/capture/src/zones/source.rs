@@ -115,8 +115,7 @@ impl Source for ZoneSource {
     }
 
     fn file_began(&mut self) {
-        // The beginnings of what they have open are in the file before.
-        self.follower.clients.values().for_each(Client::request_restatement);
+        self.follower.file_began();
     }
 
     /// What was announced until now is still taken over.
@@ -165,6 +164,11 @@ impl Follower {
             refusals: Refusals::default(),
             new_notes: Vec::new(),
         }
+    }
+
+    /// What programs have open is to be stated: its beginnings are in the file before.
+    pub(super) fn file_began(&mut self) {
+        self.clients.values_mut().for_each(Client::request_restatement);
     }
 
     /// Takes in what the watcher found.

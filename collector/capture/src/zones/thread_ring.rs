@@ -8,13 +8,17 @@ use syscollect_store::Chunk;
 use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::RING_BYTES;
 
-use super::items::Piece;
+use super::items::{Piece, pieces};
 use super::lanes::{Lanes, ThreadLane};
 use super::losses::Losses;
 use super::ring::{Missed, RingContent, RingError, RingReader};
 
 /// What an observer has of a thread that has ended waits so long for the thread to be told.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// For a thread that writes nothing for so long it is stated what it has open: it may hang, and
+/// not state that itself when it could see this recorder.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// What drains of a program's rings share.
 pub(super) struct RingOutput<'a> {
@@ -35,6 +39,8 @@ pub(super) struct ThreadRing {
     unknown_since: Option<Instant>,
     /// Whose items were taken last, and where they go; no lane where nobody knows the thread.
     writer: Option<(u32, Option<ThreadLane>)>,
+    /// Since when its thread writes nothing, where it is to be stated what it has open.
+    silent_since: Option<Instant>,
     /// When it was found empty, if it was.
     pub(super) empty_at: Option<Instant>,
     pub(super) broken: bool,
@@ -45,6 +51,8 @@ pub(super) struct DrainCounts<'a> {
     pub(super) pid: u32,
     pub(super) losses: &'a mut Losses,
     pub(super) items: &'a mut u64,
+    /// Bytes that were read of what rings held before.
+    pub(super) history: &'a mut usize,
 }
 
 impl DrainCounts<'_> {
@@ -103,6 +111,7 @@ impl ThreadRing {
             reported: Vec::new(),
             unknown_since: None,
             writer: None,
+            silent_since: None,
             empty_at: None,
             broken: false,
         }
@@ -121,6 +130,11 @@ impl ThreadRing {
         }
         self.reported.push((owner, tid));
         true
+    }
+
+    /// What its thread has open is to be stated, by the thread or for it.
+    pub(super) fn request_restatement(&mut self) {
+        self.silent_since = Some(Instant::now());
     }
 
     /// The lane that it filled last.
@@ -155,6 +169,7 @@ impl ThreadRing {
                 let marked = context.now;
                 Self::take(&mut self.reader, lane, waiting, (marked, missed.events), account, out)?;
             }
+            self.state_if_silent(context, &waiting, account, out)?;
             let position = self.reader.position();
             // An observer that was overtaken goes on elsewhere; another thread's items may follow.
             let is_overtaken = position < waiting.until;
@@ -171,6 +186,39 @@ impl ThreadRing {
             }
             return Ok(bytes);
         }
+    }
+
+    /// States what its thread has open, as far as the ring tells, where the thread does not.
+    fn state_if_silent(
+        &mut self,
+        context: &Draining,
+        waiting: &RingContent,
+        account: &mut DrainCounts<'_>,
+        out: &mut RingOutput<'_>,
+    ) -> Result<(), RingError> {
+        let Some(since) = &mut self.silent_since else { return Ok(()) };
+        if waiting.bytes > 0 {
+            *since = context.at;
+        }
+        let is_silent = match context.all {
+            // It is the last moment.
+            true => self.reader.has_only_history(),
+            false => context.at.saturating_duration_since(*since) >= SILENCE,
+        };
+        if !is_silent || waiting.ended || !self.follow_owner(context, waiting, out) {
+            return Ok(());
+        }
+        self.silent_since = None;
+        *account.history += RING_BYTES;
+        let words = self.reader.restatement(context.now.0, out.scratch)?;
+        if let Some(lane) = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut()) {
+            // They are items that were made here.
+            let _ = pieces(&words, words.len(), |piece| {
+                *account.items += u64::from(piece.items);
+                lane.append(piece, context.now, out.chunks);
+            });
+        }
+        Ok(())
     }
 
     fn take(

@@ -1,6 +1,7 @@
 //! Linux.
 
 mod memory;
+mod nice;
 mod open;
 mod owner;
 mod resident;
@@ -9,6 +10,7 @@ mod storage;
 mod tests;
 
 pub use memory::MemoryFile;
+pub use nice::ThreadNice;
 pub use open::{
     FoundFile, OpenedFile, data_of_mapping, data_of_program, find, folder_in_root, open,
     try_to_find, working_folder,

@@ -69,6 +69,8 @@ pub struct SleeperKind {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Suspicion {
+    /// Others wait for a lock that it holds, as their program tells.
+    HoldsUpOthers,
     /// The kernel lets nothing wake it before what it waits for.
     Uninterruptible,
     /// It waits for a lock.
@@ -76,6 +78,8 @@ pub enum Suspicion {
     /// It waits for a semaphore, or for a futex that nothing names: locks are made of these, and
     /// queues are, too.
     Semaphore,
+    /// It waits for a lock of a file, which daemons hold for as long as they run.
+    FileLock,
     /// It waits for another's doing (a pipe, a join, a future), and where is known.
     Peer,
     /// It may wait for work as well.
@@ -111,6 +115,12 @@ pub struct SleeperRow {
     /// How much it looks like a program that hangs.
     #[serde(default)]
     pub suspicion: Suspicion,
+    /// How many threads wait for locks that these hold, as their program tells.
+    #[serde(default)]
+    pub held_up: usize,
+    /// The innermost zone that they are in.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// The kernel function they slept in; `None` where it is not known.
     pub blocked_in: Option<String>,
     /// The kind of sleep, as in [`ReasonRow::state`](super::ReasonRow::state).

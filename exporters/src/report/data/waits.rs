@@ -9,10 +9,11 @@ use syscollect_model::CpuId;
 pub struct WorstWaits {
     /// Of threads that could have run, for a CPU.
     pub for_cpu: Table<CpuWaitRow>,
-    /// Of blocked threads, until they were woken; those that ended within the session, but for idle
-    /// ones if these were not asked for.
+    /// Of blocked threads, until they were woken, or until the end; but for idle ones if these were
+    /// not asked for, and for those that slept from beginning to end, which
+    /// [`OffCpuReport::asleep_throughout`](super::OffCpuReport::asleep_throughout) has.
     pub blocked: Table<BlockedWaitRow>,
-    /// How many times idle threads were woken that are left out of these.
+    /// How many times idle threads were asleep that are left out of these.
     #[serde(default)]
     pub idle_left_out: usize,
     /// Of threads for locks that programs tell of.
@@ -67,9 +68,13 @@ pub struct CpuWaitRow {
     pub preempted: bool,
     /// Who woke it, if it began with a wakeup.
     pub woken_by: Option<WakerRow>,
-    /// The CPU that it came onto.
+    /// The CPU that it came onto; `None` where it still waited when the recording, or the part of it,
+    /// ended.
     #[serde(flatten)]
-    pub cpu: CpuId,
+    pub cpu: Option<CpuId>,
+    /// It still waited then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
     /// What that CPU ran meanwhile, the longest first.
     pub meanwhile: Vec<RanRow>,
     /// How many more threads it ran.
@@ -115,6 +120,9 @@ pub struct BlockedWaitRow {
     pub stack: StackLabels,
     /// Who woke it; `None` where that is not known.
     pub woken_by: Option<WakerRow>,
+    /// It was still blocked when the recording, or the part of it, ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
 }
 
 /// A thread waited for a lock.

@@ -3,6 +3,7 @@
 use crate::report::data::*;
 use crate::report::durations::sum_ns;
 use crate::report::filter::shown_pids;
+use crate::report::text::missing::lost_text;
 use crate::report::text::printer::Printer;
 use crate::report::text::words::{count, duration, grouped, percent, shown};
 use syscollect_model::{CalendarTime, SnapshotMark};
@@ -74,7 +75,8 @@ pub(super) fn print_head(report: &Report, out: &mut Printer) {
     let shortfall = report.shortfall();
     let lost = match report.lost {
         0 => shortfall.instead_of_losses(),
-        lost => format!("*** {} ***", grouped(lost)),
+        lost if report.lost_of_own_programs == 0 => format!("*** {} ***", grouped(lost)),
+        _ => format!("*** {} ***", lost_text(report)),
     };
     out.line(&format!("{:<10} {lost}", "Lost"));
     for line in shortfall.beside_losses().filter(|_| report.lost > 0) {

@@ -3,8 +3,8 @@
 use crate::report::data::*;
 use crate::report::hints;
 use crate::report::text::printer::Printer;
-use crate::report::text::words::{duration, grouped, shown};
-use syscollect_model::{CpuId, LossCause, OperatingSystem};
+use crate::report::text::words::{count, duration, grouped, shown};
+use syscollect_model::{CpuId, LossCause, OperatingSystem, own_items_text};
 
 pub(super) fn print_unresolved(
     unresolved: &Table<UnresolvedRow>,
@@ -35,12 +35,23 @@ pub(super) fn print_unresolved(
     recording.refused_lists.iter().for_each(|refused| out.note(&shown(refused)));
 }
 
-pub(super) fn print_losses(lost: u64, losses: &[LossRow], out: &mut Printer) {
-    if lost == 0 {
+/// What was lost, in words, if something was: what programs wrote wrong is nobody else's loss.
+pub(super) fn lost_text(report: &Report) -> String {
+    let own = report.lost_of_own_programs;
+    match (report.lost.saturating_sub(own), own) {
+        (others, 0) => count(others, "record"),
+        (0, own) => own_items_text(own),
+        (others, own) => format!("{} and {}", count(others, "record"), own_items_text(own)),
+    }
+}
+
+pub(super) fn print_losses(report: &Report, out: &mut Printer) {
+    if report.lost == 0 {
         return;
     }
-    out.title(&format!("Lost: {} records", grouped(lost)));
-    let rows = losses
+    out.title(&format!("Lost: {}", lost_text(report)));
+    let rows = report
+        .losses
         .iter()
         .filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten)
         .map(|loss| {

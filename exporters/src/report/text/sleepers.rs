@@ -41,7 +41,13 @@ pub(super) fn print_sleepers(asleep: &AsleepThroughout, out: &mut Printer) {
 
 fn print_sleeper_row(row: &SleeperRow, out: &mut Printer) {
     let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
-    out.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
+    let zone = row.zone.as_deref().map_or_else(String::new, |zone| format!(", in {}", shown(zone)));
+    let holds = match row.held_up {
+        0 => String::new(),
+        1 => "; another waits for a lock that it has".to_owned(),
+        others => format!("; {} wait for a lock that it has", count(others as u64, "other")),
+    };
+    out.line(&format!("  {}, {}: {place}{zone}{holds}", who(row), row.waits_for));
     StackText::below_a_row(&row.stack).print(out);
 }
 
@@ -49,9 +55,11 @@ fn print_sleeper_row(row: &SleeperRow, out: &mut Printer) {
 /// a machine sleep so for ever, and only of processes that were asked for it is news.
 pub(super) fn hanging(asleep: &AsleepThroughout, of_some: bool) -> Option<String> {
     let kinds = [
+        (Suspicion::HoldsUpOthers, "with a lock that others wait for"),
         (Suspicion::Uninterruptible, "uninterruptibly"),
         (Suspicion::Lock, "on a lock"),
         (Suspicion::Semaphore, "on a semaphore or futex"),
+        (Suspicion::FileLock, "on a file lock"),
     ];
     let words = kinds.iter().filter_map(|(suspicion, how)| {
         let rows = asleep.rows.rows.iter().filter(|row| {

@@ -2,6 +2,7 @@
 
 use crate::report::data::*;
 use crate::report::durations::sum_ns;
+use crate::report::text::missing::lost_text;
 use crate::report::text::sleepers::hanging;
 use crate::report::text::words::{count, duration, grouped, percent, shown};
 use crate::report::text::worst::{moment, waiter_label};
@@ -119,7 +120,11 @@ fn whole(report: &Report) -> Option<String> {
     let lost = match report.lost {
         0 if report.shortfall() == Shortfall::default() => "Nothing was lost.".to_owned(),
         0 => format!("Lost: {}.", report.shortfall().instead_of_losses()),
-        lost => format!("*** {} lost. ***", records_were(lost)),
+        lost => match (lost.saturating_sub(report.lost_of_own_programs), lost_text(report)) {
+            (0, own) => format!("Nothing was lost but {own}."),
+            (1, text) if lost == 1 => format!("*** {text} was lost. ***"),
+            (_, text) => format!("*** {text} were lost. ***"),
+        },
     };
     Some(overwritten + &lost + cut)
 }
@@ -135,8 +140,4 @@ fn wanted(waits_for: WaitFor) -> String {
         WaitFor::Gil | WaitFor::Io => waits_for.name().to_owned(),
         _ => format!("a {}", waits_for.name()),
     }
-}
-
-fn records_were(lost: u64) -> String {
-    format!("{} {}", count(lost, "record"), if lost == 1 { "was" } else { "were" })
 }

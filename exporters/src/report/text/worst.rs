@@ -5,6 +5,8 @@ use crate::report::text::printer::{Printer, WordBlock};
 use crate::report::text::stack::StackText;
 use crate::report::text::words::{blocked_in_label, count, duration, shown};
 
+/// Behind a wait that has no end.
+const GOES_ON: &str = ", not over at the end";
 /// Where what ran meanwhile is shown, below the wait.
 const MEANWHILE: WordBlock = WordBlock { indent: 24, lines: 2 };
 /// Where is shown who woke a thread, with a stack.
@@ -21,6 +23,10 @@ pub(super) fn print_cpu_waits(waits: &Table<CpuWaitRow>, recording: &Recording, 
             Some(waker) => format!("woken by {}", waker_label(waker)),
             None => "woken".to_owned(),
         };
+        let Some(cpu) = row.cpu else {
+            print_waiter(&row.waiter, &format!("{began}{GOES_ON}"), out);
+            continue;
+        };
         print_waiter(&row.waiter, &began, out);
         let ran = row.meanwhile.iter().map(|ran| (thread(&ran.thread, ran.tid), ran.ran_ns));
         let others = (row.other_threads > 0)
@@ -30,15 +36,15 @@ pub(super) fn print_cpu_waits(waits: &Table<CpuWaitRow>, recording: &Recording, 
             .map(|(who, ran)| format!("{who} {}", duration(ran)))
             .collect::<Vec<_>>();
         let part = if row.meanwhile_is_part { "at least " } else { "" };
-        let is_filtered = recording.is_filtered_on(row.cpu.machine);
+        let is_filtered = recording.is_filtered_on(cpu.machine);
         let words = match ran.is_empty() {
             true if is_filtered => {
-                format!("{} ran meanwhile what was not recorded (-p)", row.cpu)
+                format!("{cpu} ran meanwhile what was not recorded (-p)")
             }
-            true => format!("{} ran meanwhile what was not recorded", row.cpu),
+            true => format!("{cpu} ran meanwhile what was not recorded"),
             false => {
                 ran.extend(unknown_label(row.meanwhile_unknown_ns, is_filtered));
-                format!("{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))
+                format!("{cpu} ran meanwhile: {part}{}", ran.join(", "))
             }
         };
         out.wrapped(MEANWHILE, &words);
@@ -52,12 +58,14 @@ pub(super) fn print_blocked_waits(waits: &Table<BlockedWaitRow>, out: &mut Print
     out.title_of_rows("Longest times blocked", waits);
     for row in &waits.rows {
         let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
-        print_waiter(&row.waiter, &format!("{}: {place}", row.waits_for), out);
+        let end = if row.goes_on { GOES_ON } else { "" };
+        print_waiter(&row.waiter, &format!("{}: {place}{end}", row.waits_for), out);
         if !row.stack.frames.is_empty() {
             StackText::below_a_row(&row.stack).print(out);
         }
         match &row.woken_by {
             Some(waker) => print_waker(waker, out),
+            None if row.goes_on => {}
             None => out.wrapped(MEANWHILE, "who woke it was not recorded"),
         }
     }
@@ -92,7 +100,7 @@ pub(super) fn print_lock_waits(waits: &Table<LockWaitRow>, out: &mut Printer) {
             .map_or(String::new(), |holder| format!(", held by {}", shown(holder)));
         let end = match (row.obtained, row.goes_on) {
             (true, _) => "",
-            (false, true) => ", not over at the end",
+            (false, true) => GOES_ON,
             (false, false) => ", given up",
         };
         print_waiter(&row.waiter, &format!("for {}{holder}{end}", shown(&row.lock)), out);

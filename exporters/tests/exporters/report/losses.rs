@@ -230,6 +230,24 @@ fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
 }
 
 #[test]
+fn what_programs_wrote_wrong_is_nobody_elses_loss() {
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(50, 0, a, SLEEPS, IDLE);
+    let cause = syscollect_model::LossCause::Undecodable;
+    let own = Loss { origin: LaneKind::Zone.into(), cpu: None, cause, count: 42, ..loss(0, 0, 0) };
+    let of = |losses: &[Loss]| {
+        report_with(&scenario, ReportOptions::default(), &session(), losses).text(1000)
+    };
+    let words = "42 items of programs that mean nothing or are beyond their shares";
+    let text = of(std::slice::from_ref(&own));
+    assert!(text.contains(&format!("Nothing was lost but {words}.")), "{text}");
+    assert!(text.contains(&format!("*** {words} ***")), "{text}");
+    let text = of(&[own, loss(0, 0, 0)]);
+    assert!(text.contains(&format!("*** 7 records and {words} were lost. ***")), "{text}");
+}
+
+#[test]
 fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was_kept() {
     let (mut scenario, a, b) = two_programs();
     scenario.at(0, Event::ThreadStart(a));

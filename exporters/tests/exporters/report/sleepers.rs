@@ -3,6 +3,7 @@
 use super::*;
 use crate::scenario::IDLE;
 use syscollect_exporters::report::{ProcessFilter, ReportRange, WaitClass};
+use syscollect_model::{Lock, LockAction, LockEvent, LockId, Slice};
 
 /// In `futex_do_wait`, without a stack.
 fn in_futex(scenario: &mut Scenario) -> OffCpu {
@@ -105,8 +106,8 @@ fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
         &[
             "Asleep from beginning to end: 7 threads, 1 of them idle",
             "  uninterruptible (106), uninterruptible sleep: kernel_clone (uninterruptible)",
-            "  deadlock (105), file lock: locks_lock_inode_wait",
             "  semaphore (104), futex: futex_do_wait",
+            "  deadlock (105), file lock: locks_lock_inode_wait",
             "  reader (103), pipe data: pipe_read",
             "  says-nothing (102), pipe data: pipe_read",
             "  and 1 idle thread, 1 that waits for a child process: --rows 7 shows them, too",
@@ -129,7 +130,7 @@ fn as_many_rows_are_shown_as_are_asked_for() {
     let text = reported(&hanging_machine(), ReportOptions { rows: 2, ..ReportOptions::default() });
     offsets(
         &text,
-        &["uninterruptible (106)", "deadlock (105)", "and 3 more rows: --rows 7 shows all"],
+        &["uninterruptible (106)", "semaphore (104)", "and 3 more rows: --rows 7 shows all"],
     );
     assert!(!text.contains("reader (103)"), "{text}");
 }
@@ -139,7 +140,7 @@ fn the_first_sentences_name_who_may_hang() {
     let text = reported(&hanging_machine(), ReportOptions::default());
     let first = text.split("\n\n").next().unwrap().replace('\n', " ");
     let says = "Asleep from beginning to end: 1 thread uninterruptibly (uninterruptible 106), \
-                1 thread on a lock (deadlock 105).";
+                1 thread on a file lock (deadlock 105).";
     assert!(first.contains(says), "{first}");
     assert!(!first.contains("semaphore"), "work may be waited for so: {first}");
     let process = Some(ProcessFilter::Pid(104));
@@ -180,11 +181,51 @@ fn the_first_sentences_name_three_of_those_who_may_hang() {
     };
     let all = first(ReportOptions::default());
     let named = ["service100 100", "service101 101", "service102 102", "service103 103"];
-    assert!(all.contains("5 threads on a lock (") && all.contains(" and others)"), "{all}");
+    assert!(all.contains("5 threads on a file lock (") && all.contains(" and others)"), "{all}");
     assert_eq!(named.iter().filter(|name| all.contains(**name)).count(), 3, "{all}");
     let process = Some(ProcessFilter::Pid(103));
     let of_one = first(ReportOptions { process, ..ReportOptions::default() });
-    assert!(of_one.contains("2 threads on a lock (service103 103)"), "{of_one}");
+    assert!(of_one.contains("2 threads on a file lock (service103 103)"), "{of_one}");
+}
+
+#[test]
+fn who_holds_what_others_wait_for_is_named_before_all_and_a_daemons_file_lock_last() {
+    let (mut scenario, a, b) = two_programs();
+    let process = scenario.tables.thread(a).process;
+    let [holder, waiter] =
+        [(11, "holder"), (12, "waiter")].map(|(tid, name)| scenario.thread(tid, process, name));
+    let name = scenario.name("cache");
+    scenario.tables.locks.push(Lock { process, name, location: None, shared: false });
+    let of_lock = |thread, action| {
+        let lock = LockId(0);
+        Event::Lock(LockEvent { lock, thread, action, shared: false, location: None })
+    };
+    let track = scenario.zones(holder);
+    let slice = Slice::named(scenario.name("evict"));
+    scenario.at(1, Event::SliceBegin(track, slice));
+    scenario.at(2, of_lock(holder, LockAction::Obtain));
+    scenario.at(3, of_lock(waiter, LockAction::Wait));
+    let asleep = |scenario: &mut Scenario, function| OffCpu {
+        state: SLEEPS,
+        blocked_in: Some(scenario.name(function)),
+        ..off()
+    };
+    let [file_lock, futex, sleep] = ["locks_lock_inode_wait", "futex_do_wait", "hrtimer_nanosleep"]
+        .map(|function| asleep(&mut scenario, function));
+    for (thread, off_cpu) in [(b, file_lock), (waiter, futex), (holder, sleep)] {
+        scenario.at(5, Event::Asleep(thread, off_cpu));
+    }
+    scenario.switches(10, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    let text = reported(&scenario, ReportOptions::default());
+    let first = text.split("\n\n").next().unwrap().replace('\n', " ");
+    let says = "Asleep from beginning to end: 1 thread with a lock that others wait for (a 10), 1 \
+                thread on a file lock (b 20).";
+    assert!(first.contains(says), "{first}");
+    let rows =
+        ["  holder (11) of a (10), ", "  waiter (12) of a (10), futex", "  b (20), file lock"];
+    assert!(offsets(&text, &rows).is_sorted(), "{text}");
+    assert!(text.contains(", in evict; another waits for a lock that it has\n"), "{text}");
 }
 
 #[test]

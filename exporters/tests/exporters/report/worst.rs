@@ -44,13 +44,42 @@ fn switches(scenario: &mut Scenario, at: u64, previous: ThreadId, next: ThreadId
 
 #[test]
 fn the_longest_wait_of_all_comes_first_whoever_waited() {
-    let report = worst(&crowd(), ReportOptions::default());
-    let first = &report.worst.for_cpu.rows[0];
+    let options = ReportOptions { worst: 9, ..ReportOptions::default() };
+    let report = report_with(&crowd(), options, &session(), &[]);
+    let rows = &report.worst.for_cpu.rows;
+    let ended: Vec<_> = rows.iter().filter(|row| !row.goes_on).collect();
+    let first = ended[0];
     // From its preemption to the end of the scenario.
     assert_eq!((first.waiter.tid, first.waiter.waited_ns, first.preempted), (20, 816_000, true));
     assert_eq!(first.woken_by, None);
     let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
     assert_eq!(ran, [(0, 701), (10, 115)], "idle is what ran, too");
+}
+
+#[test]
+fn a_wait_that_still_goes_on_at_the_end_is_as_long_as_it_lasted_until_then() {
+    let report = worst(&crowd(), ReportOptions::default());
+    let first = &report.worst.for_cpu.rows[0];
+    // Others came between, and it never did again.
+    assert_eq!(
+        (first.waiter.tid, first.waiter.at_ns, first.waiter.waited_ns),
+        (30, 60_000, 840_000)
+    );
+    assert_eq!((first.goes_on, first.cpu, first.meanwhile.len()), (true, None, 0));
+    let blocked = &report.worst.blocked.rows[0];
+    assert_eq!(
+        (blocked.waiter.tid, blocked.waiter.waited_ns, blocked.goes_on),
+        (10, 600_000, true)
+    );
+    let text = report.worst_text(120);
+    for line in [
+        "   840 us at 0.000060s  p3 (30), preempted, not over at the end\n",
+        "   600 us at 0.000300s  p1 (10), unknown: futex_wait (interruptible), not over at the end\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    let ends = text.matches("who woke it was not recorded").count();
+    assert_eq!(ends, 0, "nobody woke it yet: {text}");
 }
 
 #[test]
@@ -77,8 +106,9 @@ fn what_ran_meanwhile_is_told_by_thread() {
     assert!(!first.meanwhile_is_part);
     assert_eq!((for_cpu.total, for_cpu.rows.len()), (3, 2), "of three waits two were asked for");
 
-    assert_eq!((blocked.total, blocked.rows.len()), (1, 1), "what lasts has no length");
-    let wait = &blocked.rows[0];
+    assert_eq!((blocked.total, blocked.rows.len()), (2, 2));
+    assert!(blocked.rows[0].goes_on, "it has not ended when the recording does");
+    let wait = &blocked.rows[1];
     assert_eq!(
         (wait.waiter.at_ns, wait.waiter.waited_ns, wait.blocked_in.as_deref()),
         (100_000, 100_000, Some("futex_wait"))

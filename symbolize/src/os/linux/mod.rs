@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
-use syscollect_untrusted_files::{FixedPath, MemoryFile};
+use syscollect_untrusted_files::{FixedPath, MemoryFile, ThreadNice};
 
 pub(crate) use child::{CAN_BE_APART, Child, ChildLimits, ChildSocket};
 
@@ -52,6 +52,11 @@ impl ThreadClock {
 
     pub(crate) fn now(&self) -> Duration {
         time_of(self.id)
+    }
+
+    /// The thread is as urgent as the calling one, which waits for it.
+    pub(crate) fn is_as_urgent_as_this(&self) {
+        ThreadNice::of_this_thread().give(self.thread as u32);
     }
 
     /// The thread takes only what CPU time nobody else wants, as far as that can be.

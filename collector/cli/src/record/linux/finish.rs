@@ -3,7 +3,9 @@
 use super::bundle::{Bundling, RecordedCapture};
 use super::unwinding::LateUnwinder;
 use crate::confine;
-use crate::convert::{self, Abandoned, CaptureEnd, ExportedDraft, NamingScope, Selection};
+use crate::convert::{
+    self, Abandoned, CaptureEnd, ExportedDraft, FoundNames, NamingScope, Selection,
+};
 use crate::format::Format;
 use crate::lost::Lost;
 use crate::output::DraftFile;
@@ -17,9 +19,10 @@ use anyhow::{Result, bail};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 use syscollect_capture::{CostAccount, Recorded, StacksInMemory};
 use syscollect_merge::{MergeError, Session};
-use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
+use syscollect_model::{RecorderSummary, RecorderWork, WorkCost, grouped};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
 use syscollect_symbolize::{PinnedFiles, refused_lists};
@@ -66,6 +69,8 @@ pub(crate) struct Finish<'a> {
     pub(crate) abandon: &'a Abandon,
     pub(crate) terminal: &'a Terminal,
     pub(crate) read: Read,
+    /// How long names are looked for at most, where the rest is wanted sooner.
+    pub(crate) longest_naming: Option<Duration>,
     /// What is kept of files, so that they can be named elsewhere.
     pub(crate) bundling: Option<Bundling>,
     /// Whether it comes after the recording, so that what it costs is told.
@@ -95,6 +100,8 @@ pub(super) struct CaptureNaming<'a> {
     pub(super) bundling: Option<Bundling>,
     pub(super) abandon: &'a Abandon,
     pub(super) terminal: &'a Terminal,
+    /// How long names are looked for at most, where whoever waits wants the rest sooner.
+    pub(super) longest: Option<Duration>,
     /// Bytes of the capture, where somebody else could make the file a longer one.
     pub(super) bytes: Option<u64>,
 }
@@ -107,7 +114,7 @@ pub(super) enum Naming {
         end: CaptureEnd,
         /// Events in the file.
         stored: u64,
-        /// Why the capture has no names, if it takes none.
+        /// Why the capture lacks names: it takes none, or they were not found in time.
         unnamed: Option<String>,
     },
     /// The user did not wait for them.
@@ -157,26 +164,40 @@ impl CaptureNaming<'_> {
             }
             timings.end("keeping symbols");
         }
+        let abandon = match self.longest {
+            Some(longest) => self.abandon.after(longest),
+            None => self.abandon.clone(),
+        };
         let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));
         let named = convert::name(
             &session,
             (pinned, None),
             &nameable,
             &SymbolFileOptions::default(),
-            self.abandon,
+            &abandon,
             self.terminal,
         )?;
-        let tables = named.tables;
+        let FoundNames { tables, left, .. } = named;
+        let late = (left > 0 && !self.abandon.wanted()).then(|| late(left));
         summary.refused_lists = refused_lists(&tables);
         let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
         let names = tables.iter().cloned().map(Definition::Symbols);
         let names = unwound.map(Definition::Unwound).into_iter().chain(names);
         // What the user did not wait for is not among them: an export names the rest.
         let appended = end.append(self.capture.try_clone()?, names);
-        let unnamed = appended.err().map(|error| crate::message(&error));
+        let unnamed = appended.err().map(|error| crate::message(&error)).or(late);
         session.add_symbols(tables);
         Ok(Naming::Done { session: Box::new(session), end, stored, unnamed })
     }
+}
+
+/// There was no time for the names of so many files.
+fn late(files: usize) -> String {
+    let files = match files {
+        1 => "one file".to_owned(),
+        files => format!("{} files", grouped(files as u64)),
+    };
+    format!("those of {files} were not found in time; `syscollect symbolize` finds them")
 }
 
 /// What was written of a recording, before the files have their names.
@@ -237,13 +258,14 @@ impl Finish<'_> {
             bundling: self.bundling,
             abandon: self.abandon,
             terminal: self.terminal,
+            longest: self.longest_naming,
             bytes: None,
         };
         let (mut session, end, stored) = match naming.name(pinned, unwinding, timings)? {
             Naming::Done { session, end, stored, unnamed } => {
-                // The export has them all the same; a capture that stays lacks them.
+                // The export has what was found all the same; a capture that stays may lack it.
                 if let Some(why) = unnamed {
-                    eprint_line!("syscollect: {why}");
+                    eprint_line!("syscollect: names are missing: {why}");
                 }
                 (*session, end, stored)
             }

@@ -271,6 +271,7 @@ fn conclude(
         abandon,
         terminal,
         read: if options.fail_on_loss { Read::All } else { Read::Quick },
+        longest_naming: None,
         bundling: options.system.bundling,
         is_accounted: true,
     };

@@ -274,6 +274,7 @@ impl KeptFiles {
                 abandon,
                 terminal: &terminal,
                 read,
+                longest_naming: None,
                 bundling,
                 is_accounted: false,
             };

@@ -21,7 +21,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use syscollect_capture::send_descriptors;
+use syscollect_capture::{all_go_before_many, send_descriptors};
 use syscollect_exporters::TracyLayout;
 use syscollect_merge::Session;
 use syscollect_model::{bytes, duration, grouped};
@@ -148,6 +148,8 @@ pub(crate) fn snapshot(args: SnapshotArgs) -> Result<ExitCode> {
     // Whoever may not ask is told that, and not what of their files is in the way.
     let recorder = FlightSocket::connect(&args.socket.socket)?;
     let draft = raw.draft()?;
+    // People ask when the machine is busy. Where that is permitted.
+    let _priority = all_go_before_many();
     let last_ns = args.last.map(|last| last.as_nanos() as u64);
     let request = Request::Snapshot { last_ns, reason: args.reason };
     let answer = recorder.ask(&request, Some(draft.file()), LONGEST_SNAPSHOT)?;

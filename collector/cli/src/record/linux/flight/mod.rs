@@ -14,6 +14,7 @@ mod places;
 mod queue;
 mod taking;
 mod trigger_args;
+mod urgency;
 mod viewed;
 mod watching;
 

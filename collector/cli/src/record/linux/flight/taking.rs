@@ -1,16 +1,15 @@
-//! Snapshots on their way: each is written and named on a thread of its own, behind everything
-//! else.
+//! Snapshots on their way: each is written and named on a thread of its own.
 
 use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
 use super::folder::SnapshotFolder;
 use super::message::Answer;
 use super::places::{Places, Requester};
+use super::urgency::{Urgencies, Urgency};
 use crate::confine;
 use crate::escape::printable;
 use crate::output::DraftFile;
 use crate::record::backend::finish::{CaptureNaming, Finish, Naming, Read, Unwinding};
-use crate::record::backend::series::go_behind;
 use crate::record::files::OutputFiles;
 use crate::signals::Abandon;
 use crate::terminal::Terminal;
@@ -25,9 +24,9 @@ use syscollect_model::SnapshotMark;
 use syscollect_store::{CaptureReader, Damage};
 use syscollect_symbolize::PinnedFiles;
 
-/// How long names are looked for. Whoever asked may still change the file, and so what is read of
-/// it.
-const LONGEST_NAMING: Duration = Duration::from_secs(240);
+/// How long it may take to read what is to be named. Whoever asked may still change the file, and
+/// so what is read of it.
+const LONGEST_READING: Duration = Duration::from_secs(60);
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
 
@@ -46,6 +45,7 @@ pub(super) struct Snapshots {
     counts: Mutex<SnapshotCounts>,
     places: Mutex<Places>,
     changed: Condvar,
+    urgencies: Arc<Urgencies>,
     /// Who names one has this, where memory is limited: what is read of a snapshot to name it may
     /// be as much as the buffer has.
     naming: Option<Mutex<()>>,
@@ -114,6 +114,7 @@ impl Snapshots {
             counts: Mutex::default(),
             places: Mutex::default(),
             changed: Condvar::new(),
+            urgencies: Arc::default(),
             naming: None,
         }
     }
@@ -124,8 +125,9 @@ impl Snapshots {
     }
 
     /// Until this is dropped another may have to wait to be named.
-    fn naming(&self) -> NamingTurn<'_> {
+    fn naming(&self, urgency: &Urgency) -> NamingTurn<'_> {
         let turn = self.naming.as_ref();
+        let _waiting = turn.and_then(|_| urgency.wait());
         NamingTurn(turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
@@ -177,7 +179,8 @@ impl Snapshots {
         let mark = SnapshotMark { reason, ..SnapshotMark::default() };
         let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
         self.spawn(asker.into(), move |snapshots, taken| {
-            let written = taken.and_then(|()| snapshots.write(&order, &regular(file)?));
+            let written =
+                taken.and_then(|urgency| snapshots.write(&order, &regular(file)?, urgency));
             let answered = match written {
                 Ok((recorded, unnamed)) => Answer::Snapshot {
                     duration_ns: recorded.duration.as_nanos() as u64,
@@ -211,7 +214,8 @@ impl Snapshots {
         let folder = folder.clone();
         let requester = if trigger.is_empty() { Requester::Owner } else { Requester::Trigger };
         self.spawn(requester, move |snapshots, taken| {
-            let is_done = match taken.and_then(|()| snapshots.publish(&order, &folder)) {
+            let published = taken.and_then(|urgency| snapshots.publish(&order, &folder, urgency));
+            let is_done = match published {
                 Ok(path) => {
                     snapshots.log(format!("a snapshot was written ({reason})"));
                     eprint_line!("syscollect: snapshot ({reason}): {}", path.display());
@@ -233,7 +237,7 @@ impl Snapshots {
     fn spawn(
         self: Arc<Self>,
         requester: Requester,
-        work: impl FnOnce(&Self, Result<()>) -> Outcome + Send + 'static,
+        work: impl FnOnce(&Self, Result<&mut Urgency>) -> Outcome + Send + 'static,
     ) {
         if let Err(why) = self.places().take(requester) {
             // None has failed.
@@ -242,10 +246,10 @@ impl Snapshots {
         self.lock().writing += 1;
         let mut written = Written { snapshots: self, place: Some(requester), is_done: false };
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
-            // What the recorder needs goes first; it shares threads that open files.
+            // It shares threads that open files with the recorder.
             confine::to_naming_a_part();
-            go_behind();
-            let outcome = work(&written.snapshots, Ok(()));
+            let mut urgency = Urgency::begin(&written.snapshots.urgencies, requester);
+            let outcome = work(&written.snapshots, Ok(&mut urgency));
             written.is_done = outcome.is_done;
             // Who is answered may ask for the next one at once.
             written.give_place_back();
@@ -257,7 +261,12 @@ impl Snapshots {
     }
 
     /// Writes one and names what it can; why names are missing, if so.
-    fn write(&self, order: &SnapshotOrder, file: &File) -> Result<(Recorded, Option<String>)> {
+    fn write(
+        &self,
+        order: &SnapshotOrder,
+        file: &File,
+        urgency: &mut Urgency,
+    ) -> Result<(Recorded, Option<String>)> {
         let TakenSnapshot { mut recorded, bytes } = self.taker.take(order, file.try_clone()?)?;
         if recorded.error.is_some() {
             return Ok((recorded, None));
@@ -267,16 +276,30 @@ impl Snapshots {
             summary: &mut recorded.summary,
         };
         let pinned = std::mem::take(&mut recorded.pinned);
-        let _turn = self.naming();
-        let abandon = self.abandon.after(LONGEST_NAMING);
-        let unnamed = name(file, bytes, &abandon, pinned, unwinding)?;
+        let longest = urgency.written();
+        let _turn = self.naming(urgency);
+        let abandon = self.abandon.after(LONGEST_READING);
+        let naming = CaptureNaming {
+            capture: file,
+            bundling: None,
+            abandon: &abandon,
+            terminal: &Terminal::quiet(),
+            longest: Some(longest),
+            bytes: Some(bytes),
+        };
+        let unnamed = name(&naming, bytes, pinned, unwinding)?;
         Ok((recorded, unnamed))
     }
 
     /// Writes one into the folder; where it is.
-    fn publish(&self, order: &SnapshotOrder, folder: &SnapshotFolder) -> Result<PathBuf> {
+    fn publish(
+        &self,
+        order: &SnapshotOrder,
+        folder: &SnapshotFolder,
+        urgency: &mut Urgency,
+    ) -> Result<PathBuf> {
         let (files, draft) = folder.draft(&order.mark.trigger)?;
-        let finished = self.finish(order, &files, draft);
+        let finished = self.finish(order, &files, draft, urgency);
         // What has no room is not left behind as a file of nothing.
         if !matches!(&finished, Ok((_, None))) {
             folder.remove_if_empty(&files);
@@ -293,6 +316,7 @@ impl Snapshots {
         order: &SnapshotOrder,
         files: &OutputFiles,
         draft: DraftFile,
+        urgency: &mut Urgency,
     ) -> Result<(PathBuf, Option<String>)> {
         let recorded = self.taker.take(order, draft.file().try_clone()?)?.recorded;
         let error = recorded.error.clone();
@@ -301,10 +325,11 @@ impl Snapshots {
             abandon: &self.abandon,
             terminal: &Terminal::quiet(),
             read: Read::Nothing,
+            longest_naming: Some(urgency.written()),
             bundling: None,
             is_accounted: false,
         };
-        let _turn = self.naming();
+        let _turn = self.naming(urgency);
         let finished = finish.finish(draft, recorded, &mut Timings::start())?;
         let (path, _) = finished.output.context("it has no file")?;
         Ok((path, error))
@@ -325,29 +350,23 @@ impl Snapshots {
 ///
 /// What was written is not what the file has.
 fn name(
-    file: &File,
+    naming: &CaptureNaming<'_>,
     bytes: u64,
-    abandon: &Abandon,
     pinned: PinnedFiles,
     unwinding: Unwinding<'_>,
 ) -> Result<Option<String>> {
-    let naming = CaptureNaming {
-        capture: file,
-        bundling: None,
-        abandon,
-        terminal: &Terminal::quiet(),
-        bytes: Some(bytes),
-    };
     let (length, unnamed) = match naming.name(pinned, unwinding, &mut Timings::start())? {
         Naming::Done { session, end, unnamed, .. } => {
             whole(session.reader(), bytes)?;
             (end.length(), unnamed)
         }
-        Naming::Unwanted { end, .. } => (end.length(), None),
+        Naming::Unwanted { end, .. } => {
+            (end.length(), Some("it could not be read in time".to_owned()))
+        }
     };
-    whole(&CaptureReader::from_part(file.try_clone()?, length)?, length.max(bytes))?;
-    let late = abandon.wanted().then(|| "they were not found in time".to_owned());
-    Ok(unnamed.or(late))
+    let file = naming.capture.try_clone()?;
+    whole(&CaptureReader::from_part(file, length)?, length.max(bytes))?;
+    Ok(unnamed)
 }
 
 /// Refuses a file that has not all of what was written.
@@ -410,7 +429,15 @@ mod tests {
     fn named(file: &File, bytes: u64, abandon: &Abandon) -> Result<Option<String>> {
         let mut summary = RecorderSummary::default();
         let unwinding = Unwinding { stacks: StacksInMemory::default(), summary: &mut summary };
-        name(file, bytes, abandon, PinnedFiles::default(), unwinding)
+        let naming = CaptureNaming {
+            capture: file,
+            bundling: None,
+            abandon,
+            terminal: &Terminal::quiet(),
+            longest: None,
+            bytes: Some(bytes),
+        };
+        name(&naming, bytes, PinnedFiles::default(), unwinding)
     }
 
     #[test]
@@ -452,7 +479,7 @@ mod tests {
         let (file, bytes) = capture();
         let in_no_time = Abandon::default().after(Duration::ZERO);
         let why = named(file.as_file(), bytes, &in_no_time).unwrap().unwrap();
-        assert!(why.contains("not found in time"), "{why}");
+        assert!(why.contains("in time"), "{why}");
         // It takes no more.
         let only_read = File::open(file.path()).unwrap();
         let why = named(&only_read, bytes, &Abandon::default()).unwrap().unwrap();

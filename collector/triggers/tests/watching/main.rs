@@ -254,59 +254,6 @@ fn a_wait_that_may_have_ended_in_a_chunk_that_was_left_out_is_no_wait() {
 }
 
 #[test]
-fn a_frame_or_a_pair_that_may_have_ended_on_another_thread_or_cpu_is_not_made_longer() {
-    for is_left_out in [false, true] {
-        let mut recorder = Recorder::new(&["frame > 33ms", "pair work > 33ms"]);
-        let probe = |probe, role| ProbeDefinition {
-            probe,
-            role,
-            pair: 1,
-            name: "work".into(),
-            ..ProbeDefinition::default()
-        };
-        let definitions = vec![probe(1, ProbeRole::ZoneBegin), probe(2, ProbeRole::ZoneEnd)];
-        recorder.define(&Definition::Probes(definitions));
-        let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
-        recorder.items(&[stamped(100 * MS, mark)]);
-        recorder.hit(0, 100 * MS, 1, &[]);
-        if is_left_out {
-            recorder.watcher.left_out(Lane::new(LaneKind::Zone, 1));
-            recorder.watcher.left_out(Lane::new(LaneKind::Probe, 1));
-        }
-        recorder.items(&[stamped(200 * MS, mark)]);
-        recorder.hit(0, 200 * MS, 2, &[]);
-        assert_eq!(recorder.fired(300 * MS).len(), if is_left_out { 0 } else { 2 });
-    }
-}
-
-#[test]
-fn a_zone_whose_end_was_never_told_is_not_ended_by_that_of_a_later_one() {
-    for (nests, unfollowed) in [(None, 0), (Some(false), 0), (Some(true), 2)] {
-        let mut recorder = Recorder::new(&["pair work > 33ms, pause 0s"]);
-        let probe = |probe, role| ProbeDefinition {
-            probe,
-            role,
-            pair: 1,
-            nests,
-            name: "work".into(),
-            ..ProbeDefinition::default()
-        };
-        let definitions = vec![probe(1, ProbeRole::ZoneBegin), probe(2, ProbeRole::ZoneEnd)];
-        recorder.define(&Definition::Probes(definitions));
-        (100..165).for_each(|at| recorder.hit(0, at * MS, 1, &[]));
-        for at in (300..350).step_by(10) {
-            recorder.hit(0, at * MS, 1, &[]);
-            recorder.hit(0, (at + 1) * MS, 2, &[]);
-        }
-        assert_eq!(recorder.fired(400 * MS), []);
-        // Several probes may end it, and all but the first are nobody's end where none nests.
-        recorder.hit(0, 400 * MS, 2, &[]);
-        assert_eq!(recorder.fired(500 * MS).is_empty(), nests == Some(false));
-        assert_eq!(recorder.watcher.unfollowed(), unfollowed);
-    }
-}
-
-#[test]
 fn the_main_set_of_frames_is_asked_for_by_what_timelines_call_it() {
     let texts = [
         "any: frame > 33ms",
@@ -487,67 +434,6 @@ fn a_process_ends_with_its_last_thread_whatever_the_first_one_does() {
     recorder.task(0, 250 * MS, RecordKind::Exit, of(9, 9, 1 << 8));
     let reason = "server 9 ended with code 1";
     assert_eq!(recorder.fired(300 * MS), [fired("any", 250 * MS, 9, reason)]);
-}
-
-#[test]
-fn a_hit_is_looked_at_and_a_call_is_timed() {
-    let mut recorder =
-        Recorder::new(&["large: hit alloc if size > 4096", "slow: function alloc > 5ms"]);
-    let probe = |probe, role| ProbeDefinition {
-        probe,
-        role,
-        pair: 1,
-        name: "alloc".into(),
-        arguments: vec![ProbeArgument { name: "size".into(), size: 8, ..Default::default() }],
-        ..ProbeDefinition::default()
-    };
-    let definitions = vec![probe(1, ProbeRole::FunctionEntry), probe(2, ProbeRole::FunctionExit)];
-    recorder.define(&Definition::Probes(definitions));
-    recorder.hit(0, 100 * MS, 1, &[4096]);
-    recorder.hit(0, 101 * MS, 2, &[0]);
-    recorder.hit(0, 110 * MS, 1, &[4097]);
-    recorder.hit(0, 120 * MS, 2, &[0]);
-    let expected = [
-        fired("large", 110 * MS, 7, "alloc was hit in thread 7"),
-        fired("slow", 120 * MS, 7, "function alloc took 10.0 ms in thread 7"),
-    ];
-    assert_eq!(recorder.fired(200 * MS), expected);
-}
-
-#[test]
-fn a_call_is_of_the_function_that_was_entered_whatever_else_is_probed() {
-    let mut recorder =
-        Recorder::new(&["sync: function fsync > 5ms", "gc: function collect* > 5ms, pause 0s"]);
-    // All functions are of one pair.
-    let probe = |probe, name: &str, role| ProbeDefinition {
-        probe,
-        role,
-        pair: 1,
-        name: name.into(),
-        ..ProbeDefinition::default()
-    };
-    recorder.define(&Definition::Probes(vec![
-        probe(1, "fsync", ProbeRole::FunctionEntry),
-        probe(2, "fsync", ProbeRole::FunctionExit),
-        probe(3, "collect_young", ProbeRole::FunctionEntry),
-        probe(4, "collect_young", ProbeRole::FunctionExit),
-        probe(5, "collect_old", ProbeRole::FunctionEntry),
-        probe(6, "collect_old", ProbeRole::FunctionExit),
-        probe(7, "other", ProbeRole::FunctionEntry),
-        probe(8, "other", ProbeRole::FunctionExit),
-    ]));
-    for (number, entry) in [3, 5, 7].into_iter().enumerate() {
-        let at = (100 + 20 * number as u64) * MS;
-        recorder.hit(0, at, entry, &[]);
-        recorder.hit(0, at + 10 * MS, entry + 1, &[]);
-    }
-    let expected = [
-        fired("gc", 110 * MS, 7, "function collect_young took 10.0 ms in thread 7"),
-        fired("gc", 130 * MS, 7, "function collect_old took 10.0 ms in thread 7"),
-    ];
-    assert_eq!(recorder.fired(200 * MS), expected);
-    let events: Vec<u64> = recorder.watcher.statuses().iter().map(|of| of.events).collect();
-    assert_eq!(events, [0, 2]);
 }
 
 #[test]
