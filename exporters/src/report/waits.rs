@@ -48,7 +48,9 @@ impl EndedState<'_> {
     #[inline]
     fn told_whole(&self) -> Option<StateInterval> {
         let is_told = self.account.chosen && !self.account.is_partial;
-        self.interval.whole().filter(|_| is_told)
+        // What begins with the last event has not lasted.
+        let is_one = !self.goes_on() || self.interval.known > 0;
+        self.interval.whole().filter(|_| is_told && is_one)
     }
 }
 

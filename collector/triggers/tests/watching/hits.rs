@@ -1,6 +1,7 @@
 //! Hits of probes and functions, calls and pairs.
 
 use super::*;
+use syscollect_store::ProbeRole;
 
 #[test]
 fn a_hit_is_looked_at_and_a_call_is_timed() {
@@ -43,7 +44,8 @@ fn a_probe_that_is_recorded_for_two_purposes_is_hit_once() {
     // As --usdt, where nobody has named its arguments, and as the beginning of a --zone.
     let plain = probe(1, ProbeRole::Point, 0, Vec::new());
     let zone = probe(2, ProbeRole::ZoneBegin, 2, size());
-    let elsewhere = ProbeDefinition { path: "/opt/db".into(), ..probe(3, ProbeRole::Point, 0, size()) };
+    let elsewhere =
+        ProbeDefinition { path: "/opt/db".into(), ..probe(3, ProbeRole::Point, 0, size()) };
     for definitions in [[plain.clone(), zone.clone()], [zone, plain]] {
         let mut recorder = Recorder::new(&texts);
         recorder.define(&Definition::Probes(definitions.to_vec()));

@@ -1,5 +1,7 @@
 //! Recordings that go on, chunk by chunk, and what triggers see of them.
 
+mod hits;
+
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_model::{Lane, LaneKind, SessionInfo, Ticks};
@@ -9,7 +11,7 @@ use syscollect_records::{
 };
 use syscollect_store::{
     Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument,
-    ProbeDefinition, ProbeRole,
+    ProbeDefinition,
 };
 use syscollect_triggers::{Firing, Watcher};
 use syscollect_zone_protocol::log::{EntryWords, Location};

@@ -63,7 +63,10 @@ pub(super) fn hanging(asleep: &AsleepThroughout, of_some: bool) -> Option<String
     ];
     let words = kinds.iter().filter_map(|(suspicion, how)| {
         let rows = asleep.rows.rows.iter().filter(|row| {
-            row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
+            let is_news = of_some
+                || row.class == WaitClass::Blocked
+                || *suspicion == Suspicion::HoldsUpOthers;
+            row.suspicion == *suspicion && is_news
         });
         let threads = match of_some || *suspicion != Suspicion::Semaphore {
             true => asleep.of(*suspicion),

@@ -60,8 +60,14 @@ fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
     assert_eq!((report.events.switches, report.events.wakeups), (2, 1));
     assert_eq!(thread(&report, 10).activity.counts.switches, 1);
     assert_eq!(report.off_cpu.blocked_ns, 40_000 + 50_000, "of the part alone: a and c");
-    let blocked = &report.worst.blocked.rows[0].waiter;
-    assert_eq!((blocked.tid, blocked.waited_ns, blocked.at_ns), (10, 80_000, 10_000), "all of it");
+    let blocked: Vec<_> = report
+        .worst
+        .blocked
+        .rows
+        .iter()
+        .map(|row| (row.waiter.tid, row.waiter.waited_ns, row.waiter.at_ns, row.goes_on))
+        .collect();
+    assert_eq!(blocked, [(30, 100_000, 0, true), (10, 80_000, 10_000, false)], "all of it");
 }
 
 #[test]

@@ -95,7 +95,13 @@ fn what_ran_meanwhile_is_told_by_thread() {
     );
     let waker = first.woken_by.as_ref().unwrap();
     assert_eq!(
-        (waker.thread.as_str(), waker.tid, waker.cpu.number, first.cpu.number, first.preempted),
+        (
+            waker.thread.as_str(),
+            waker.tid,
+            waker.cpu.number,
+            first.cpu.unwrap().number,
+            first.preempted
+        ),
         ("p7", 70, 1, 0, false)
     );
     let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
