@@ -6,6 +6,7 @@ use syscollect_model::ClockSource;
 use syscollect_zone_protocol::arena::RING_BYTES;
 use syscollect_zone_protocol::{Event, Item};
 
+use super::ZoneNotice;
 use super::fake::{FakeProgram, FakeThread};
 use super::tests::{Recorder, items, zones};
 use crate::clock::ticks_now;
@@ -67,9 +68,9 @@ fn a_recorder_that_is_restarted_knows_the_open_zones_of_a_thread_that_hangs() {
 
 #[test]
 fn a_second_recorder_knows_them_also_where_the_ring_came_round_many_times() {
-    let (mut first, mut second) = (Recorder::new(), Recorder::another());
+    let mut first = Recorder::new();
     let program = FakeProgram::new();
-    let thread = program.thread(7001);
+    let thread = program.thread(program.pid());
     first.notify(program.announcement(&thread));
     for _ in 0..100 {
         (0..1000).for_each(|number| assert!(thread.zone(number)));
@@ -80,9 +81,10 @@ fn a_second_recorder_knows_them_also_where_the_ring_came_round_many_times() {
     );
     let began = begin(thread, 9, 0);
     first.drain(false);
-    second.notify(program.announcement(&thread));
+    let mut second = Recorder::another();
+    second.notify(ZoneNotice::ClientFile { pid: program.pid(), user: None });
     second.drain(true);
-    assert_eq!(second.stated(7001), [(0, 9, began)]);
+    assert_eq!(second.stated(program.pid()), [(0, 9, began)]);
     let lost = second.follower.losses();
     assert!(lost.is_empty(), "what was before is not missing: {lost:?}");
 }
