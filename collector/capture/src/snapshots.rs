@@ -11,8 +11,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, RecorderSummary, SessionInfo, SnapshotMark, Ticks};
-use syscollect_store::{BufferSnapshot, CaptureWriter, Definition, LaneLoss, StoreError};
+use syscollect_model::{ClockSource, RecorderSummary, SessionInfo, SnapshotMark, Ticks, grouped};
+use syscollect_store::{
+    BufferSnapshot, CaptureWriter, Definition, LaneLoss, SnapshotLosses, StoreError,
+};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::chunk_sink::ChunkSink;
@@ -48,6 +50,8 @@ pub struct TakenSnapshot {
     pub recorded: Recorded,
     /// Bytes that were written. Who else has the file may have made it something else meanwhile.
     pub bytes: u64,
+    /// What it is without of the time for which it was taken, in words; the capture says it, too.
+    pub lacks: Vec<String>,
 }
 
 /// Takes snapshots of a recording, from any thread; several at once are independent.
@@ -112,11 +116,20 @@ impl SnapshotTaker {
         session.snapshot = Some(mark);
         // Of the recording, of which the file has the end.
         summary.duration_ns = self.began.elapsed().as_nanos() as u64;
-        let held = nanoseconds(at.0.saturating_sub(buffer.oldest().0), &session);
-        let written = write(file, buffer, &processes, session, &mut losses, &summary);
-        let (error, bytes) = match written {
-            Ok(bytes) => (None, bytes),
-            Err(error) => (Some(error.to_string()), 0),
+        let oldest = buffer.oldest();
+        let held = nanoseconds(at.0.saturating_sub(oldest.0), &session);
+        let mut lacks = Vec::new();
+        if let Some(mark) = session.snapshot.as_ref().filter(|mark| mark.at < oldest) {
+            let late = Duration::from_nanos(nanoseconds(oldest.0 - mark.at.0, &session));
+            lacks.push(format!(
+                "its own moment: it begins {late:.1?} after it, which newer events had overwritten"
+            ));
+        }
+        let contents = SnapshotContents { buffer, processes, session, lacks };
+        let written = contents.write_to(file, &mut losses, &mut summary);
+        let (error, bytes, lacks) = match written {
+            Ok(written) => (None, written.bytes, written.lacks),
+            Err(error) => (Some(error.to_string()), 0, Vec::new()),
         };
         let recorded = Recorded {
             pinned,
@@ -131,7 +144,7 @@ impl SnapshotTaker {
             costs: CostAccount::default(),
             priority: RaisedSession::default(),
         };
-        Ok(TakenSnapshot { recorded, bytes })
+        Ok(TakenSnapshot { recorded, bytes, lacks })
     }
 
     /// The files of what is mapped, for naming what stacks lead through; `None` where no answer
@@ -192,26 +205,50 @@ impl Write for Counted {
     }
 }
 
-/// Writes all of the file, and adds to `losses` what the buffer lacks; how many bytes it has.
-fn write(
-    file: File,
+/// What goes to the file.
+struct SnapshotContents {
     buffer: BufferSnapshot,
-    processes: &[Definition],
+    processes: Vec<Definition>,
     session: SessionInfo,
-    losses: &mut Vec<LaneLoss>,
-    summary: &RecorderSummary,
-) -> Result<u64, StoreError> {
-    let file = std::io::BufWriter::new(Counted { file, bytes: 0 });
-    let mut writer = CaptureWriter::create(file)?;
-    // First, so that a file that is cut off says what it is.
-    writer.define(&Definition::Session(Box::new(session.clone())))?;
-    let lacks = buffer.write_to(&mut writer, &mut StateFold::new(payer_of))?;
-    losses.extend(lacks.into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
-    processes.iter().try_for_each(|processes| writer.define(processes))?;
-    writer.define(&Definition::Session(Box::new(session)))?;
-    writer.define(&Definition::Losses(losses.clone()))?;
-    writer.define(&Definition::Summary(Box::new(summary.clone())))?;
-    Ok(writer.finish()?.get_ref().bytes)
+    lacks: Vec<String>,
+}
+
+/// What became of it.
+struct WrittenContents {
+    bytes: u64,
+    lacks: Vec<String>,
+}
+
+impl SnapshotContents {
+    /// Writes all of the file, and adds to `losses` and to the summary what it lacks.
+    fn write_to(
+        self,
+        file: File,
+        losses: &mut Vec<LaneLoss>,
+        summary: &mut RecorderSummary,
+    ) -> Result<WrittenContents, StoreError> {
+        let Self { buffer, processes, session, mut lacks } = self;
+        let file = std::io::BufWriter::new(Counted { file, bytes: 0 });
+        let mut writer = CaptureWriter::create(file)?;
+        // First, so that a file that is cut off says what it is.
+        writer.define(&Definition::Session(Box::new(session.clone())))?;
+        let SnapshotLosses { records, taken_back } =
+            buffer.write_to(&mut writer, &mut StateFold::new(payer_of))?;
+        if taken_back > 0 {
+            lacks.push(format!(
+                "its {} oldest records, which newer ones had overwritten before they were written",
+                grouped(taken_back)
+            ));
+        }
+        let records = records.into_iter();
+        losses.extend(records.map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+        summary.missing.extend(lacks.iter().cloned());
+        processes.iter().try_for_each(|processes| writer.define(processes))?;
+        writer.define(&Definition::Session(Box::new(session)))?;
+        writer.define(&Definition::Losses(losses.clone()))?;
+        writer.define(&Definition::Summary(Box::new(summary.clone())))?;
+        Ok(WrittenContents { bytes: writer.finish()?.get_ref().bytes, lacks })
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod overwritten;
 mod snapshot;
 mod state;
 
-pub use snapshot::BufferSnapshot;
+pub use snapshot::{BufferSnapshot, SnapshotLosses};
 
 use crate::codec::{Encoder, ReadBuffer};
 use crate::shares::Producer;

@@ -60,7 +60,9 @@ mod shares;
 mod transpose;
 mod writer;
 
-pub use buffer::{BufferMode, BufferSnapshot, Fold, FoldBounds, Popped, TraceBuffer, UserOf};
+pub use buffer::{
+    BufferMode, BufferSnapshot, Fold, FoldBounds, Popped, SnapshotLosses, TraceBuffer, UserOf,
+};
 pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{

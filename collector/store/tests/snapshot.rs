@@ -54,7 +54,7 @@ fn written_with_losses(snapshot: BufferSnapshot) -> (CaptureReader, Vec<(Lane, u
     // What is overwritten lies before all that is there.
     let inside = reader.damage().iter().find(|one| !matches!(one, Damage::Gap { after: None, .. }));
     assert_eq!(inside, None);
-    (reader, losses.into_iter().map(|(lane, _, records)| (lane, records)).collect())
+    (reader, losses.records.into_iter().map(|(lane, _, records)| (lane, records)).collect())
 }
 
 fn written(snapshot: BufferSnapshot) -> CaptureReader {
@@ -219,7 +219,7 @@ fn zones_of(snapshot: BufferSnapshot) -> (Vec<u64>, Vec<(Lane, u64)>) {
     let lacks = snapshot.write_to(&mut writer, &mut LastZones).expect("it goes to memory");
     let file = writer.finish().expect("it goes to memory");
     let reader = CaptureReader::from_bytes(file).expect("it is a capture");
-    let lacks = lacks.into_iter().map(|(lane, _, records)| (lane, records)).collect();
+    let lacks = lacks.records.into_iter().map(|(lane, _, records)| (lane, records)).collect();
     (sequences(&reader, ZONES), lacks)
 }
 

@@ -39,6 +39,8 @@ const LOOK_SECONDS: f64 = 0.1;
 pub struct Firing {
     /// Its name.
     pub trigger: String,
+    /// Which of the watcher's triggers it is, from 0.
+    pub index: u32,
     /// Where on the timeline its cause lies.
     pub at: Ticks,
     /// When the snapshot is to be taken.
@@ -69,6 +71,8 @@ pub struct TriggerStatus {
     pub paused: u64,
     /// How often it did not because there were as many snapshots as there may be.
     pub limited: u64,
+    /// How often nothing came of it because more waited to be taken than may.
+    pub crowded: u64,
     /// What its limit is now, where that depends on what is usual; why it cannot fire.
     pub note: String,
 }
@@ -374,18 +378,19 @@ impl Watcher {
     fn decide(&mut self, ticks_per_second: f64) {
         // Who waits is found in no order, and the first may be the last that a limit allows.
         self.found.sort_by_key(|found| (found.at, found.trigger, found.tid));
-        for FoundCause { trigger, at, tid, what } in std::mem::take(&mut self.found) {
-            let WatchedTrigger { trigger, pace, status } = &mut self.triggers[trigger];
+        for FoundCause { trigger: index, at, tid, what } in std::mem::take(&mut self.found) {
+            let WatchedTrigger { trigger, pace, status } = &mut self.triggers[index];
             status.events += 1;
             match pace.on(at, self.decided) {
                 PaceVerdict::Paused => status.paused += 1,
                 PaceVerdict::Limited => status.limited += 1,
-                PaceVerdict::Fires if self.firings.len() >= MOST_FIRINGS => status.limited += 1,
+                PaceVerdict::Fires if self.firings.len() >= MOST_FIRINGS => status.crowded += 1,
                 PaceVerdict::Fires => {
                     status.fired += 1;
                     let after = (trigger.after.as_secs_f64() * ticks_per_second) as u64;
                     self.firings.push(Firing {
                         trigger: trigger.name.clone(),
+                        index: index as u32,
                         at: Ticks(at),
                         due: Ticks(at.saturating_add(after)),
                         tid,

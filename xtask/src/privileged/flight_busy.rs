@@ -3,14 +3,12 @@
 
 use std::fs;
 use std::num::NonZero;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use syscollect_store::{CaptureReader, Definition};
 
-use super::context::{Context, NOBODY, ends_with_us, finish, text};
+use super::context::{Context, NOBODY, finish, text};
 use super::flight::{Flight, checked_whole};
 use super::hostile_tasks::Programs;
 
@@ -26,20 +24,7 @@ pub(crate) fn busy(context: &Context) -> Result<String> {
     let (socket, folder) = (context.path("busy-socket"), context.path("flight-busy"));
     fs::create_dir(&folder)?;
     let flight = Flight::start_with(context, &socket, &folder, &[])?;
-    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let mut loops = Programs(Vec::new());
-    for number in 0..LOOPS * cpus {
-        // Some in sessions of their own, which the kernel may divide the CPUs among.
-        let program = if number % 2 == 0 { "/bin/sh" } else { "/usr/bin/setsid" };
-        let mut shell = Command::new(program);
-        if number % 2 == 1 {
-            shell.arg("/bin/sh");
-        }
-        shell.args(["-c", LOOP]).uid(NOBODY).gid(NOBODY);
-        shell.stdin(Stdio::null()).stdout(Stdio::null());
-        ends_with_us(&mut shell);
-        loops.0.push(shell.spawn()?);
-    }
+    let loops = busy_loops()?;
     std::thread::sleep(Duration::from_secs(3));
     let mut told = Vec::new();
     for number in 0..3 {
@@ -55,9 +40,24 @@ pub(crate) fn busy(context: &Context) -> Result<String> {
         ensure!(names > 0 || missing, "it has no names, and does not say so: {}", taken.stderr);
         told.push(format!("{took:.1?} with {names} names"));
     }
+    let many = loops.0.len();
     drop(loops);
     flight.stop()?;
-    Ok(format!("beside {} loops of another user: {}", LOOPS * cpus, told.join(", ")))
+    Ok(format!("beside {many} loops of another user: {}", told.join(", ")))
+}
+
+/// Another user computes on all CPUs.
+pub(super) fn busy_loops() -> Result<Programs> {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut loops = Programs(Vec::new());
+    for number in 0..LOOPS * cpus {
+        // Some in sessions of their own, which the kernel may divide the CPUs among.
+        match number % 2 {
+            0 => loops.start_shell(&["/bin/sh"], LOOP, NOBODY)?,
+            _ => loops.start_shell(&["/usr/bin/setsid", "/bin/sh"], LOOP, NOBODY)?,
+        }
+    }
+    Ok(loops)
 }
 
 /// How many places have names.

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -14,7 +13,7 @@ use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
 use super::attacked::MIB;
-use super::context::{Context, NOBODY, ends_with_us, finish, number, text, wait};
+use super::context::{Context, NOBODY, finish, number, text, wait};
 use super::flight::Flight;
 use super::hostile_tasks::{Programs, SHORT_PROGRAMS, ShortPrograms, start_short_programs};
 
@@ -51,11 +50,7 @@ fn run(context: &Context, filling: Duration) -> Result<String> {
     let mut storm = Programs(Vec::new());
     storm.start(context, &["hostile-tasks", "threads", &seconds.to_string()], NOBODY)?;
     for _ in 0..2 {
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", SHELL_LOOP]).uid(NOBODY).gid(NOBODY);
-        shell.stdin(Stdio::null()).stdout(Stdio::null());
-        ends_with_us(&mut shell);
-        storm.0.push(shell.spawn()?);
+        storm.start_shell(&["/bin/sh"], SHELL_LOOP, NOBODY)?;
     }
     std::thread::sleep(filling);
     let before = number(&flight.status()?, "peak_bytes")?;

@@ -68,6 +68,17 @@ impl Programs {
         self.0.push(command.spawn()?);
         Ok(self.0.last().map_or(0, Child::id))
     }
+
+    /// The same of a script, which that shell runs.
+    pub(super) fn start_shell(&mut self, shell: &[&str], script: &str, user: u32) -> Result<()> {
+        let (program, arguments) = shell.split_first().context("no shell is named")?;
+        let mut command = Command::new(program);
+        command.args(arguments).args(["-c", script]).uid(user).gid(user);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        ends_with_us(&mut command);
+        self.0.push(command.spawn()?);
+        Ok(())
+    }
 }
 
 impl Drop for Programs {

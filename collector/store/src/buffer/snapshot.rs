@@ -35,7 +35,6 @@ impl BufferSnapshot {
     }
 
     /// Writes all of it; of lifetimes of tasks, of mappings and of older events what `fold` leaves.
-    /// Returns the records that it lacks, by lane and cause.
     ///
     /// # Errors
     ///
@@ -44,7 +43,7 @@ impl BufferSnapshot {
         self,
         writer: &mut CaptureWriter<W>,
         fold: &mut dyn Fold,
-    ) -> Result<Vec<(Lane, LossCause, u64)>, StoreError> {
+    ) -> Result<SnapshotLosses, StoreError> {
         let Self {
             definitions,
             kept,
@@ -65,7 +64,9 @@ impl BufferSnapshot {
         while let Some(chunk) = content.next_stacks() {
             writer.write(&chunk)?;
         }
+        let mut taken_back = 0;
         for (lane, records) in content.taken_back() {
+            taken_back += records;
             *losses.entry((lane, LossCause::BufferFull)).or_default() += records;
         }
         definitions.iter().try_for_each(|chunk| writer.write(chunk))?;
@@ -79,8 +80,18 @@ impl BufferSnapshot {
         note_folded(&mut losses, before, &left);
         left.iter().try_for_each(|chunk| writer.write(chunk))?;
         ends.into_iter().for_each(|end| writer.note_end(end));
-        Ok(losses.into_iter().map(|((lane, cause), records)| (lane, cause, records)).collect())
+        let records = losses.into_iter().map(|((lane, cause), records)| (lane, cause, records));
+        Ok(SnapshotLosses { records: records.collect(), taken_back })
     }
+}
+
+/// What a snapshot lacks that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotLosses {
+    /// Records, by lane and cause.
+    pub records: Vec<(Lane, LossCause, u64)>,
+    /// Those of them that were there when it was taken, and that it was written too slowly for.
+    pub taken_back: u64,
 }
 
 /// What folding leaves of these, of which little is unpacked at a time.

@@ -97,7 +97,7 @@ Examples:
 JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
 holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
 peak_bytes, memory_bytes (what --memory allows), snapshots, writing, failed (how many of each), missing, triggers (each
-with its name, text, events, fired, paused and limited; unwatched_chunks).")]
+with its name, text, events, fired, paused, limited and crowded; waiting; unwatched_chunks).")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
@@ -280,14 +280,17 @@ fn text(status: &Status) -> String {
 /// A line for each trigger.
 fn triggers(report: &TriggerReport) -> Vec<String> {
     let line = |status: &TriggerStatus| {
-        let TriggerStatus { text, events, fired, paused, limited, note, .. } = status;
+        let TriggerStatus { text, events, fired, paused, limited, crowded, note, .. } = status;
         let mut line = format!(
             "trigger {}: happened {}, fired {}",
             printable(text),
             times(*events),
             grouped(*fired)
         );
-        for (count, what) in [(paused, "within its pause"), (limited, "beyond its limit")] {
+        let crowd = "when more snapshots waited than may";
+        let without_snapshot =
+            [(paused, "within its pause"), (limited, "beyond its limit"), (crowded, crowd)];
+        for (count, what) in without_snapshot {
             if *count > 0 {
                 line.push_str(&format!(", {} {what}", grouped(*count)));
             }
@@ -298,6 +301,10 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
         line
     };
     let mut lines: Vec<String> = report.triggers.iter().map(line).collect();
+    if report.waiting > 0 {
+        let many = grouped(report.waiting);
+        lines.push(format!("{many} snapshots of triggers wait for their time, or for a place"));
+    }
     if report.unwatched_chunks > 0 {
         let chunks = grouped(report.unwatched_chunks);
         lines.push(format!("{chunks} chunks of records came too fast to be watched for triggers"));

@@ -93,6 +93,8 @@ pub(crate) struct Status {
 pub(super) struct TriggerReport {
     /// Each as it is now.
     pub(super) triggers: Vec<TriggerStatus>,
+    /// Snapshots that wait for their time, or for a place.
+    pub(super) waiting: u64,
     /// Chunks of records that nobody could look at in time.
     pub(super) unwatched_chunks: u64,
     /// Threads, zones, calls and names that were more than are followed at a time.

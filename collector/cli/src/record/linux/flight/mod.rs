@@ -38,6 +38,7 @@ use folder::SnapshotFolder;
 use message::{Answer, Request, Status};
 use notify::ServiceNotifier;
 use options::FlightOptions;
+use places::Requester;
 use queue::{AskReceiver, AskSender, queue};
 use std::fs::File;
 use std::io;
@@ -159,7 +160,11 @@ impl Flight {
                 Ok(StopEvent::Signal(Stop::User1)) => {
                     let mark = SnapshotMark { reason: "SIGUSR1".into(), ..SnapshotMark::default() };
                     let order = SnapshotOrder { last: None, mark };
-                    Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
+                    Arc::clone(&self.snapshots).take_into_folder(
+                        &self.folder,
+                        order,
+                        Requester::Owner,
+                    );
                 }
                 Ok(_) => return,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -4,7 +4,7 @@ use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
 use super::folder::SnapshotFolder;
 use super::message::Answer;
-use super::places::{Places, Requester};
+use super::places::{Places, Requester, SnapshotStage};
 use super::urgency::{Urgencies, Urgency};
 use crate::confine;
 use crate::escape::printable;
@@ -15,8 +15,10 @@ use crate::signals::Abandon;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_capture::{Held, Recorded, SnapshotOrder, SnapshotTaker, TakenSnapshot};
@@ -29,6 +31,8 @@ use syscollect_symbolize::PinnedFiles;
 const LONGEST_READING: Duration = Duration::from_secs(60);
 /// How long the end waits for those.
 const LONGEST_END: Duration = Duration::from_secs(60);
+/// How often who waits to be named looks whether the recorder ends.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How many snapshots there were.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,22 +47,64 @@ pub(super) struct Snapshots {
     taker: SnapshotTaker,
     abandon: Abandon,
     counts: Mutex<SnapshotCounts>,
-    places: Mutex<Places>,
     changed: Condvar,
+    places: Mutex<Places>,
+    place_is_free: Condvar,
     urgencies: Arc<Urgencies>,
-    /// Who names one has this, where memory is limited: what is read of a snapshot to name it may
-    /// be as much as the buffer has.
-    naming: Option<Mutex<()>>,
+    /// The recorder ends: who waits to be named does without.
+    is_ending: AtomicBool,
 }
 
-/// Its turn to be named; with its end what that took is given back.
-struct NamingTurn<'a>(Option<MutexGuard<'a, ()>>);
+/// The thread that writes and names a snapshot, and the place that it has until this is dropped.
+struct SnapshotThread {
+    place: SnapshotPlace,
+    urgency: Urgency,
+}
 
-impl Drop for NamingTurn<'_> {
+impl SnapshotThread {
+    /// It is written, and others may be. Waits until it may be named; how long names may be looked
+    /// for then.
+    fn wait_for_naming(&mut self) -> Duration {
+        self.place.pass(SnapshotStage::Written);
+        let longest = self.urgency.written();
+        let _waiting = self.urgency.wait();
+        let SnapshotPlace { snapshots, requester, stage } = &mut self.place;
+        let mut places = snapshots.places();
+        while !places.may_name(*requester) {
+            if snapshots.is_ending.load(Ordering::Relaxed) || snapshots.is_abandoned() {
+                return Duration::ZERO;
+            }
+            let waited = snapshots.place_is_free.wait_timeout(places, TICK);
+            places = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        places.pass(*requester, *stage, SnapshotStage::Naming);
+        *stage = SnapshotStage::Naming;
+        longest
+    }
+}
+
+/// A place among those that are taken, until this is dropped.
+struct SnapshotPlace {
+    snapshots: Arc<Snapshots>,
+    requester: Requester,
+    stage: SnapshotStage,
+}
+
+impl SnapshotPlace {
+    fn pass(&mut self, to: SnapshotStage) {
+        self.snapshots.places().pass(self.requester, self.stage, to);
+        self.stage = to;
+    }
+}
+
+impl Drop for SnapshotPlace {
     fn drop(&mut self) {
-        // Before the next one's.
-        return_free_memory();
-        self.0.take();
+        if self.stage == SnapshotStage::Naming {
+            // Before the next one's turn.
+            return_free_memory();
+        }
+        self.snapshots.places().give_back(self.requester, self.stage);
+        self.snapshots.place_is_free.notify_all();
     }
 }
 
@@ -77,26 +123,28 @@ impl Outcome {
     }
 }
 
-/// One that is being written, until this is dropped.
-struct Written {
-    snapshots: Arc<Snapshots>,
-    /// Whose place it has.
-    place: Option<Requester>,
-    is_done: bool,
+/// One that is complete in the folder.
+struct PublishedSnapshot {
+    path: PathBuf,
+    /// What it lacks of the time for which it was taken.
+    lacks: Vec<String>,
 }
 
-impl Written {
-    /// Another one may be written.
-    fn give_place_back(&mut self) {
-        if let Some(requester) = self.place.take() {
-            self.snapshots.places().give_back(requester);
-        }
+impl fmt::Display for PublishedSnapshot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.path.display())?;
+        self.lacks.iter().try_for_each(|lacks| write!(out, "; without {lacks}"))
     }
 }
 
-impl Drop for Written {
+/// One that is being written, until this is dropped.
+struct SnapshotInWork {
+    snapshots: Arc<Snapshots>,
+    is_done: bool,
+}
+
+impl Drop for SnapshotInWork {
     fn drop(&mut self) {
-        self.give_place_back();
         let mut counts = self.snapshots.lock();
         counts.writing -= 1;
         counts.taken += u64::from(self.is_done);
@@ -112,23 +160,18 @@ impl Snapshots {
             taker,
             abandon,
             counts: Mutex::default(),
-            places: Mutex::default(),
             changed: Condvar::new(),
+            places: Mutex::default(),
+            place_is_free: Condvar::new(),
             urgencies: Arc::default(),
-            naming: None,
+            is_ending: AtomicBool::new(false),
         }
     }
 
-    /// One is named at a time, so that all together take no more memory than the largest.
+    /// One is named at a time, whoever wants it: where memory is limited.
     pub(super) fn named_one_by_one(self) -> Self {
-        Self { naming: Some(Mutex::default()), ..self }
-    }
-
-    /// Until this is dropped another may have to wait to be named.
-    fn naming(&self, urgency: &Urgency) -> NamingTurn<'_> {
-        let turn = self.naming.as_ref();
-        let _waiting = turn.and_then(|_| urgency.wait());
-        NamingTurn(turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)))
+        self.places().named_one_by_one();
+        self
     }
 
     /// Something is said on the recording's own track.
@@ -157,6 +200,7 @@ impl Snapshots {
 
     /// Waits until none is being written.
     pub(super) fn wait(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
         let end = Instant::now() + LONGEST_END;
         let mut counts = self.lock();
         while counts.writing > 0 && !self.abandon.wanted() {
@@ -179,8 +223,7 @@ impl Snapshots {
         let mark = SnapshotMark { reason, ..SnapshotMark::default() };
         let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
         self.spawn(asker.into(), move |snapshots, taken| {
-            let written =
-                taken.and_then(|urgency| snapshots.write(&order, &regular(file)?, urgency));
+            let written = taken.and_then(|thread| snapshots.write(&order, &regular(file)?, thread));
             let answered = match written {
                 Ok((recorded, unnamed)) => Answer::Snapshot {
                     duration_ns: recorded.duration.as_nanos() as u64,
@@ -194,9 +237,9 @@ impl Snapshots {
         });
     }
 
-    /// Whether one that a trigger takes could be written now.
-    pub(super) fn has_place_for_trigger(&self) -> bool {
-        self.places().has_one_for(Requester::Trigger)
+    /// Whether one could be written now.
+    pub(super) fn has_place_for(&self, requester: Requester) -> bool {
+        self.places().has_one_for(requester)
     }
 
     /// Whether nobody waits for what is written any more.
@@ -204,21 +247,25 @@ impl Snapshots {
         self.abandon.wanted()
     }
 
-    /// Takes one into the folder, which a trigger asks for if it names one.
-    pub(super) fn take_into_folder(self: Arc<Self>, folder: &SnapshotFolder, order: SnapshotOrder) {
+    /// Takes one into the folder.
+    pub(super) fn take_into_folder(
+        self: Arc<Self>,
+        folder: &SnapshotFolder,
+        order: SnapshotOrder,
+        requester: Requester,
+    ) {
         let SnapshotMark { reason, trigger, .. } = &order.mark;
         let reason = match trigger.is_empty() {
             true => printable(reason),
             false => format!("trigger {}: {}", printable(trigger), printable(reason)),
         };
         let folder = folder.clone();
-        let requester = if trigger.is_empty() { Requester::Owner } else { Requester::Trigger };
         self.spawn(requester, move |snapshots, taken| {
-            let published = taken.and_then(|urgency| snapshots.publish(&order, &folder, urgency));
+            let published = taken.and_then(|thread| snapshots.publish(&order, &folder, thread));
             let is_done = match published {
-                Ok(path) => {
+                Ok(published) => {
                     snapshots.log(format!("a snapshot was written ({reason})"));
-                    eprint_line!("syscollect: snapshot ({reason}): {}", path.display());
+                    eprint_line!("syscollect: snapshot ({reason}): {published}");
                     true
                 }
                 Err(error) => {
@@ -237,22 +284,26 @@ impl Snapshots {
     fn spawn(
         self: Arc<Self>,
         requester: Requester,
-        work: impl FnOnce(&Self, Result<&mut Urgency>) -> Outcome + Send + 'static,
+        work: impl FnOnce(&Self, Result<&mut SnapshotThread>) -> Outcome + Send + 'static,
     ) {
         if let Err(why) = self.places().take(requester) {
             // None has failed.
             return work(&self, Err(anyhow::anyhow!(why))).tell();
         }
+        let (snapshots, stage) = (Arc::clone(&self), SnapshotStage::Writing);
+        let place = SnapshotPlace { snapshots, requester, stage };
         self.lock().writing += 1;
-        let mut written = Written { snapshots: self, place: Some(requester), is_done: false };
+        let in_work = SnapshotInWork { snapshots: self, is_done: false };
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
+            let mut in_work = in_work;
             // It shares threads that open files with the recorder.
             confine::to_naming_a_part();
-            let mut urgency = Urgency::begin(&written.snapshots.urgencies, requester);
-            let outcome = work(&written.snapshots, Ok(&mut urgency));
-            written.is_done = outcome.is_done;
+            let urgency = Urgency::begin(&in_work.snapshots.urgencies, requester);
+            let mut thread = SnapshotThread { place, urgency };
+            let outcome = work(&in_work.snapshots, Ok(&mut thread));
+            in_work.is_done = outcome.is_done;
             // Who is answered may ask for the next one at once.
-            written.give_place_back();
+            drop(thread);
             outcome.tell();
         });
         if let Err(error) = thread {
@@ -265,9 +316,10 @@ impl Snapshots {
         &self,
         order: &SnapshotOrder,
         file: &File,
-        urgency: &mut Urgency,
+        thread: &mut SnapshotThread,
     ) -> Result<(Recorded, Option<String>)> {
-        let TakenSnapshot { mut recorded, bytes } = self.taker.take(order, file.try_clone()?)?;
+        let TakenSnapshot { mut recorded, bytes, .. } =
+            self.taker.take(order, file.try_clone()?)?;
         if recorded.error.is_some() {
             return Ok((recorded, None));
         }
@@ -276,8 +328,7 @@ impl Snapshots {
             summary: &mut recorded.summary,
         };
         let pinned = std::mem::take(&mut recorded.pinned);
-        let longest = urgency.written();
-        let _turn = self.naming(urgency);
+        let longest = thread.wait_for_naming();
         let abandon = self.abandon.after(LONGEST_READING);
         let naming = CaptureNaming {
             capture: file,
@@ -291,48 +342,49 @@ impl Snapshots {
         Ok((recorded, unnamed))
     }
 
-    /// Writes one into the folder; where it is.
+    /// Writes one into the folder.
     fn publish(
         &self,
         order: &SnapshotOrder,
         folder: &SnapshotFolder,
-        urgency: &mut Urgency,
-    ) -> Result<PathBuf> {
+        thread: &mut SnapshotThread,
+    ) -> Result<PublishedSnapshot> {
         let (files, draft) = folder.draft(&order.mark.trigger)?;
-        let finished = self.finish(order, &files, draft, urgency);
+        let finished = self.finish(order, &files, draft, thread);
         // What has no room is not left behind as a file of nothing.
         if !matches!(&finished, Ok((_, None))) {
             folder.remove_if_empty(&files);
         }
-        match finished? {
-            (path, Some(error)) => bail!("{} is incomplete: {error}", path.display()),
-            (path, None) => Ok(path),
+        let (published, error) = finished?;
+        match error {
+            Some(error) => bail!("{} is incomplete: {error}", published.path.display()),
+            None => Ok(published),
         }
     }
 
-    /// Where it is, and why it is incomplete, if it is.
+    /// Why it is incomplete, if it is, comes with it.
     fn finish(
         &self,
         order: &SnapshotOrder,
         files: &OutputFiles,
         draft: DraftFile,
-        urgency: &mut Urgency,
-    ) -> Result<(PathBuf, Option<String>)> {
-        let recorded = self.taker.take(order, draft.file().try_clone()?)?.recorded;
+        thread: &mut SnapshotThread,
+    ) -> Result<(PublishedSnapshot, Option<String>)> {
+        let taken = self.taker.take(order, draft.file().try_clone()?)?;
+        let TakenSnapshot { recorded, lacks, .. } = taken;
         let error = recorded.error.clone();
         let finish = Finish {
             files,
             abandon: &self.abandon,
             terminal: &Terminal::quiet(),
             read: Read::Nothing,
-            longest_naming: Some(urgency.written()),
+            longest_naming: Some(thread.wait_for_naming()),
             bundling: None,
             is_accounted: false,
         };
-        let _turn = self.naming(urgency);
         let finished = finish.finish(draft, recorded, &mut Timings::start())?;
         let (path, _) = finished.output.context("it has no file")?;
-        Ok((path, error))
+        Ok((PublishedSnapshot { path, lacks }, error))
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

@@ -110,7 +110,7 @@ impl Urgency {
 
     /// It is written, and the calling thread names it: how long it may look for names.
     pub(super) fn written(&mut self) -> Duration {
-        if self.requester != Requester::Trigger {
+        if !self.requester.is_trigger() {
             return LONGEST_AWAITED;
         }
         let (behind, ended) = channel();
@@ -127,7 +127,7 @@ impl Urgency {
 
     /// To be kept while others are named first: they hurry where somebody waits for this one.
     pub(super) fn wait(&self) -> Option<Waiting<'_>> {
-        (self.requester != Requester::Trigger).then(|| {
+        (!self.requester.is_trigger()).then(|| {
             self.all.waiting.fetch_add(1, Ordering::Relaxed);
             Waiting(&self.all)
         })
@@ -151,7 +151,7 @@ mod tests {
             |requester, seconds| all.goes_first(requester, start + Duration::from_secs(seconds));
         let [alice, bob] = [1, 2].map(Requester::Member);
         assert_eq!([asked(alice, 0), asked(bob, 1), asked(alice, 29)], [true, false, false]);
-        assert!(asked(Requester::Owner, 2) && asked(Requester::Trigger, 2), "others are none");
+        assert!(asked(Requester::Owner, 2) && asked(Requester::Trigger(0), 2), "others are none");
         assert_eq!([asked(bob, 30), asked(bob, 31)], [true, false]);
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let named = std::thread::spawn({
             let all = all.clone();
             move || {
-                let mut triggered = Urgency::begin(&all, Requester::Trigger);
+                let mut triggered = Urgency::begin(&all, Requester::Trigger(0));
                 let raised = ThreadNice::of_this_thread();
                 assert_eq!(triggered.written(), LONGEST_UNAWAITED);
                 assert!(triggered.wait().is_none(), "nobody waits for it");

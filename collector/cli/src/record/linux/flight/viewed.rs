@@ -4,6 +4,7 @@
 use super::folder::SnapshotFolder;
 use super::live_names::LiveNames;
 use super::options::recording;
+use super::places::Requester;
 use super::taking::Snapshots;
 use super::{nowhere, unless_stopped};
 use crate::owner::Owner;
@@ -123,7 +124,7 @@ impl ViewedFlight {
     pub(crate) fn snapshot(&self, reason: &str) {
         let mark = SnapshotMark { reason: reason.into(), ..SnapshotMark::default() };
         let order = SnapshotOrder { last: None, mark };
-        Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
+        Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, Requester::Owner);
     }
 
     /// Whoever did not see all stacks since the beginning is sent all of them again.

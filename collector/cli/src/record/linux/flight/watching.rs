@@ -3,6 +3,7 @@
 
 use super::folder::SnapshotFolder;
 use super::message::TriggerReport;
+use super::places::Requester;
 use super::taking::Snapshots;
 use crate::confine;
 use crate::escape::printable;
@@ -24,6 +25,9 @@ const DOUBT: Duration = Duration::from_secs(2);
 
 /// How long snapshots that are due when the recorder ends wait for a place.
 const LONGEST_END: Duration = Duration::from_secs(30);
+
+/// How often it is told at most which triggers fired more often than snapshots may wait.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Snapshots that wait for their time, or for a place: of all triggers, and of each.
 const MOST_PENDING: usize = 64;
@@ -72,6 +76,7 @@ impl Triggers {
             snapshots,
             folder,
             doubtful: BTreeMap::new(),
+            crowded: CrowdedTriggers::default(),
             shared: Arc::clone(&shared),
         };
         let thread = std::thread::Builder::new().name("triggers".into());
@@ -129,7 +134,38 @@ struct Watching {
     folder: SnapshotFolder,
     /// Since when triggers cannot fire, by their names; `None` once that was said.
     doubtful: BTreeMap<String, Option<Instant>>,
+    crowded: CrowdedTriggers,
     shared: Arc<SharedState>,
+}
+
+/// How often triggers fired and nothing came of it, as more snapshots waited than may.
+#[derive(Default)]
+struct CrowdedTriggers {
+    /// In all, by their names.
+    all: BTreeMap<String, u64>,
+    /// Of that what was not told.
+    untold: BTreeMap<String, u64>,
+    told: Option<Instant>,
+}
+
+impl CrowdedTriggers {
+    fn add(&mut self, trigger: String) {
+        *self.all.entry(trigger.clone()).or_default() += 1;
+        *self.untold.entry(trigger).or_default() += 1;
+    }
+
+    /// Tells it, if that was not done just now.
+    fn tell(&mut self) {
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        if self.untold.is_empty() || !is_due {
+            return;
+        }
+        self.told = Some(Instant::now());
+        for (trigger, count) in std::mem::take(&mut self.untold) {
+            let name = printable(&trigger);
+            eprint_line!("syscollect: trigger {name} fired {count} times more than may wait");
+        }
+    }
 }
 
 impl Watching {
@@ -170,35 +206,41 @@ impl Watching {
                 }
             }
         }
-        let fired = self.watcher.fired();
-        if now.is_some() || unwatched > 0 {
-            let triggers = self.watcher.statuses();
-            self.tell_what_cannot_fire(&triggers);
-            let mut report = self.shared.report();
-            report.triggers = triggers;
-            report.unfollowed = self.watcher.unfollowed();
-            report.unwatched_chunks += unwatched;
-        }
-        for Firing { trigger, reason, .. } in &fired {
-            self.snapshots.log(format!("trigger {trigger}: {reason}"));
-        }
-        let mut too_many = BTreeMap::<String, u64>::new();
-        for firing in fired {
-            let of_trigger = |pending: &&PendingSnapshot| pending.firing.trigger == firing.trigger;
+        for firing in self.watcher.fired() {
+            let Firing { trigger, reason, .. } = &firing;
+            let of_trigger = |pending: &&PendingSnapshot| pending.firing.trigger == *trigger;
             let is_full = self.pending.len() >= MOST_PENDING
                 || self.pending.iter().filter(of_trigger).count() >= MOST_PENDING_OF_EACH;
-            match is_full {
-                true => *too_many.entry(firing.trigger).or_default() += 1,
-                false => self.pending.push(PendingSnapshot { firing, due_since: None }),
+            if is_full {
+                self.crowded.add(firing.trigger);
+            } else {
+                self.snapshots.log(format!("trigger {trigger}: {reason}"));
+                self.pending.push(PendingSnapshot { firing, due_since: None });
             }
         }
-        for (trigger, count) in too_many {
-            let name = printable(&trigger);
-            eprint_line!("syscollect: trigger {name} fired {count} times more than may wait");
-        }
+        self.crowded.tell();
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
+        if now.is_some() || unwatched > 0 {
+            self.report(unwatched);
+        }
+    }
+
+    /// Says what the triggers saw, when so many chunks more came too fast to be looked at.
+    fn report(&mut self, unwatched: u64) {
+        let mut triggers = self.watcher.statuses();
+        self.tell_what_cannot_fire(&triggers);
+        for status in &mut triggers {
+            let crowded = self.crowded.all.get(&status.name).copied().unwrap_or(0);
+            status.fired -= crowded.min(status.fired);
+            status.crowded += crowded;
+        }
+        let mut report = self.shared.report();
+        report.triggers = triggers;
+        report.waiting = self.pending.len() as u64;
+        report.unfollowed = self.watcher.unfollowed();
+        report.unwatched_chunks += unwatched;
     }
 
     /// Says once, of each trigger that cannot fire, why: what is recorded tells it, some time after
@@ -224,18 +266,21 @@ impl Watching {
             pending.due_since.get_or_insert_with(Instant::now);
         }
         // Where others are being written it waits: what is rare must not be lost to what is not.
-        for _ in 0..due {
-            if !self.snapshots.has_place_for_trigger() {
-                return;
-            }
-            let PendingSnapshot { firing, due_since } = self.pending.remove(0);
-            let Firing { trigger, at, tid, reason, last, .. } = firing;
+        let is_due = |pending: &PendingSnapshot| pending.due_since.is_some();
+        let has_place = |pending: &PendingSnapshot| {
+            self.snapshots.has_place_for(Requester::Trigger(pending.firing.index))
+        };
+        let is_next = |pending: &PendingSnapshot| is_due(pending) && has_place(pending);
+        while let Some(next) = self.pending.iter().position(is_next) {
+            let PendingSnapshot { firing, due_since } = self.pending.remove(next);
+            let Firing { trigger, index, at, tid, reason, last, .. } = firing;
             // It reaches back to where it would have without the wait.
             let waited = due_since.map_or(Duration::ZERO, |since| since.elapsed());
             let last = last.map(|last| last + waited);
             let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
             let order = SnapshotOrder { last, mark };
-            Arc::clone(&self.snapshots).take_into_folder(&self.folder, order);
+            let requester = Requester::Trigger(index);
+            Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, requester);
         }
     }
 }
