@@ -194,10 +194,10 @@ mod tests {
         /// are known that began where items are known.
         #[test]
         fn what_a_ring_holds_after_many_rounds_is_read_from_where_it_can_be(
-            head in (2 * RING_BYTES as u64 / 8..4 * RING_BYTES as u64 / 8).prop_map(|head| head * 8),
+            words in 2 * RING_BYTES as u64 / 8..4 * RING_BYTES as u64 / 8,
             kinds in prop::collection::vec(0..5u8, 20..400),
         ) {
-            let mut ring = Ring::behind(head);
+            let mut ring = Ring::behind(words * 8);
             // As many as a ring has room for, and more.
             let mut open = Vec::new();
             for (number, kind) in kinds.iter().cycle().take(60_000).enumerate() {

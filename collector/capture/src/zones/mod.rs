@@ -32,7 +32,7 @@
 //! |---|---|
 //! | mappings | one of 260 KiB for an arena; 4,096 arenas, or a sixteenth of `vm.max_map_count`; 16 of a process |
 //! | rings that are read | 32,768; 4,096 of a process |
-//! | memory | pages that the program wrote, headers of rings aside; 64 KiB are copied at a time; what waits for company an eighth of `--buffer` |
+//! | memory | pages that the program wrote, headers of rings aside; 64 KiB are copied at a time, 1 MiB of what a ring held before; what waits for company an eighth of `--buffer` |
 //! | definitions | in ten minutes `--buffer`, of a process 16 MiB; beyond that they are counted |
 //! | time of the collector thread | 4,096 rings and 2 MiB (and a ring) a turn, users in turn, of each the programs in turn |
 //! | announcements | the kernel program sees whether the descriptor can be an arena, and passes on 512 of a user in 100 ms, of others 16; then 512 of all users, of a process 128, of a user as many as are left to others; of each, processes younger than a second leave some to older ones |
