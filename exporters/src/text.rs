@@ -226,6 +226,7 @@ fn job_text(job: &GpuJob, end: Time, tables: &Tables) -> String {
         ("done", done),
         ("queued", job.queued),
         ("started", job.started),
+        ("ended", job.zone.and_then(|zone| zone.ended)),
     ];
     for (stage, time) in stages.into_iter().filter_map(|(stage, time)| Some((stage, time?))) {
         words += &format!(" {stage}=-{}ns", end.0.saturating_sub(time.0));

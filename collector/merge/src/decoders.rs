@@ -63,7 +63,7 @@ impl Decoders {
             }
             SourceItem::GpuZone => {
                 let Some(zone) = lent.gpu_zone() else { return Ok(()) };
-                return zone.emit(engine, &mut self.zones.references);
+                return zone.emit(engine, &mut self.zones.references, false);
             }
         }
         engine.source.lanes[lane].last = Some(engine.now());

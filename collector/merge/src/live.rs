@@ -6,6 +6,8 @@
 //! - names that threads get later: the rows have the name of now, and each change is an event;
 //! - threads and processes that are announced late: until then they have rows of their own, called
 //!   by their ids;
+//! - zones of GPUs: they are told when their times are read, by the clock as it is known then; those
+//!   that have none, after a minute or with their program;
 //! - names of functions: where no symbols came, frames show their module and offset;
 //! - markers that were placed before the time at which they were written: they are told then;
 //! - whether the zones of a pair of probes nest, where nobody said it: not until they were seen to;
@@ -174,6 +176,14 @@ impl<'a> Live<'a> {
         learner.learn(until, playing);
         playing.nothing_before(until);
         playing.play()
+    }
+
+    /// Whether zones of GPUs are told from now on, as they are from the beginning on. It is said
+    /// for those that nobody would look at: they are more work than others.
+    pub fn tell_gpu_zones(&mut self, are_told: bool) {
+        if let LiveState::Playing(playing, _) = &mut self.state {
+            playing.decoders.zones.gpu.watch(are_told);
+        }
     }
 
     fn finish(mut self) -> Result<Played, Stopped> {

@@ -208,6 +208,10 @@ impl<'a> Playing<'a> {
             self.recorder.emit_until(ticks, &mut self.engine)?;
         }
         self.engine.present.advance(ticks);
+        if self.decoders.zones.gpu.is_due(ticks) {
+            let Zones { gpu, references, .. } = &mut self.decoders.zones;
+            gpu.give_up_waiting(&mut self.engine, references)?;
+        }
         let (lane, lent) = self.sources.lent(source);
         self.decoders.on(&mut self.engine, lane, taken, lent)?;
         if !self.decoders.zones.references.known.prescan.markers.is_empty() {

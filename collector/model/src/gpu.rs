@@ -1,8 +1,9 @@
 //! Work of GPUs, the same for every driver and system that tells of it.
 
-use crate::{Fields, LocationId, StackId, StringId, ThreadId, Time};
+use crate::{Fields, LocationId, StackId, StringId, ThreadId, Time, TrackId};
 
-/// A job of a GPU that came to its end; the event's time is that end.
+/// A job of a GPU that came to its end; the event's time is that end, or
+/// [later](GpuZone::ended).
 ///
 /// A job is told once, with all that is known of its way, because drivers tell
 /// the parts in any order and some never. It lies on a track of the kind
@@ -40,6 +41,8 @@ pub struct GpuJob {
 /// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuZone {
+    /// The track of its queue's first row, which tells queues of one name apart.
+    pub queue: TrackId,
     /// How many zones of its queue it lies in.
     pub depth: u32,
     /// Its row of the queue: its depth, or a later one where zones overlap that do not lie in each
@@ -55,6 +58,9 @@ pub struct GpuZone {
     pub stack: Option<StackId>,
     /// The thread was done with submitting it.
     pub submission_ended: Option<Time>,
+    /// When it ended, where that is told later: a recording that goes on hears of times when they
+    /// are read. Of one track they are told in order.
+    pub ended: Option<Time>,
 }
 
 impl GpuJob {
@@ -73,6 +79,11 @@ impl GpuJob {
             fields: Fields::new(),
             zone: None,
         }
+    }
+
+    /// When it ended, if it was told at that time.
+    pub fn ended(&self, told: Time) -> Time {
+        self.zone.and_then(|zone| zone.ended).unwrap_or(told)
     }
 
     /// When its slice begins on its track: when it started, or the last stage

@@ -6,6 +6,7 @@
 
 use crate::wire::{MOST_TEXT, cut};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 
 /// Texts that are kept. The last stands for all that find no room.
 const MOST_TEXTS: usize = 1 << 20;
@@ -46,6 +47,10 @@ id!(
     /// A lock.
     LockId
 );
+id!(
+    /// A context of a GPU.
+    ContextId
+);
 
 impl TextId {
     /// What stands for it where the protocol has a pointer.
@@ -80,6 +85,8 @@ pub enum EndedRow {
     Lock(LockId),
     /// A pool of memory.
     Pool(TextId),
+    /// A context of a GPU.
+    Context(ContextId),
 }
 
 /// A thread's names.
@@ -165,6 +172,15 @@ pub struct LockRow {
     pub shared: bool,
 }
 
+/// A context of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextRow {
+    /// Its name.
+    pub name: TextId,
+    /// Whose it is: a viewer has room for few, which owners share.
+    pub owner: u32,
+}
+
 /// Where a CPU is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuRow {
@@ -194,9 +210,9 @@ pub struct Catalogue {
     sets: FxHashMap<SetId, SetRow>,
     locks: FxHashMap<LockId, LockRow>,
     pools: FxHashSet<TextId>,
-    /// The number of the next text, location, plot, set and lock.
+    pub(crate) contexts: BTreeMap<ContextId, ContextRow>,
+    /// The number of the next text, location, plot, set, lock and context.
     next: u32,
-    pub(crate) contexts: Vec<TextId>,
     /// CPUs of the machine.
     pub cpus: Vec<CpuRow>,
     /// Lines about the recording.
@@ -237,7 +253,8 @@ impl Catalogue {
         let of_plots = self.plots.values().map(|row| Some(row.name));
         let of_sets = self.sets.values().map(|row| row.name);
         let of_locks = self.locks.values().map(|row| row.name);
-        let others = self.contexts.iter().chain(&self.pools).map(|text| Some(*text));
+        let of_contexts = self.contexts.values().map(|row| &row.name);
+        let others = of_contexts.chain(&self.pools).map(|text| Some(*text));
         let used = of_locations.chain(of_plots).chain(of_sets).chain(of_locks).chain(others);
         let used: FxHashSet<TextId> = used.flatten().collect();
         self.texts.retain(|id, _| used.contains(id));
@@ -373,6 +390,7 @@ impl Catalogue {
             EndedRow::Set(set) => drop(self.sets.remove(&set)),
             EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
             EndedRow::Pool(name) => drop(self.pools.remove(&name)),
+            EndedRow::Context(context) => drop(self.contexts.remove(&context)),
             EndedRow::Location(location) => {
                 if let Some(row) = self.locations.remove(&location) {
                     self.location_ids.remove(&row);
@@ -381,13 +399,11 @@ impl Catalogue {
         }
     }
 
-    /// Adds a context of a GPU; `None` where there is no room.
-    pub fn add_context(&mut self, name: TextId) -> Option<u8> {
-        // The last number means none.
-        let context =
-            u8::try_from(self.contexts.len()).ok().filter(|context| *context < u8::MAX)?;
-        self.contexts.push(name);
-        Some(context)
+    /// Adds a context of a GPU.
+    pub fn add_context(&mut self, row: ContextRow) -> ContextId {
+        let id = ContextId(self.number());
+        self.contexts.insert(id, row);
+        id
     }
 }
 

@@ -1,6 +1,6 @@
 //! What happens, as it is told to a viewer.
 
-use crate::catalogue::{EndedRow, LocationId, LockId, PlotId, SetId, StackId, TextId};
+use crate::catalogue::{ContextId, EndedRow, LocationId, LockId, PlotId, SetId, StackId, TextId};
 
 /// Something that happened at a time.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +64,9 @@ pub enum Event {
     FrameBegin(SetId),
     /// A frame ends.
     FrameEnd(SetId),
-    /// A job of a GPU ended.
-    Job(Box<Job>),
+    /// A job of a GPU ended, and all that lies in it. Those of one context come in order, and none
+    /// begins before the one before it ended.
+    Job(ContextId, Box<Job>),
     /// Nothing is of this row any more; it may be gone.
     Ended(EndedRow),
     /// A thread took its process down.
@@ -151,8 +152,6 @@ pub struct Memory {
 /// A job of a GPU. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// In which context.
-    pub context: u8,
     /// Who handed it over.
     pub thread: u32,
     /// What it is.
@@ -161,6 +160,16 @@ pub struct Job {
     pub cpu: [i64; 2],
     /// Begun and ended by the GPU.
     pub gpu: [i64; 2],
+    /// What the GPU did within it, in order, whoever handed that over. There should be no more than
+    /// some dozens in each other.
+    pub inside: Vec<Self>,
+}
+
+impl Job {
+    /// How many there are with those inside.
+    pub(crate) fn count(&self) -> usize {
+        1 + self.inside.iter().map(Self::count).sum::<usize>()
+    }
 }
 
 impl Event {
@@ -173,7 +182,7 @@ impl Event {
                 size_of::<ZoneWords>() + texts.sum::<usize>()
             }
             Self::Message(message) => size_of::<Message>() + message.text.len(),
-            Self::Job(_) => size_of::<Job>(),
+            Self::Job(_, job) => job.count() * size_of::<Job>(),
             _ => 0,
         };
         size_of::<(i64, Self)>() + beyond

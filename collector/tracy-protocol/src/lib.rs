@@ -16,6 +16,8 @@
 mod answers;
 mod catalogue;
 mod event;
+mod gpu;
+mod gpu_contexts;
 mod handshake;
 mod lz4;
 mod picture;
@@ -25,8 +27,8 @@ mod viewer;
 mod wire;
 
 pub use catalogue::{
-    Catalogue, CpuRow, EndedRow, FrameRow, LineRow, LocationId, LocationRow, LockId, LockRow,
-    PlotId, PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
+    Catalogue, ContextId, ContextRow, CpuRow, EndedRow, FrameRow, LineRow, LocationId, LocationRow,
+    LockId, LockRow, PlotId, PlotRow, SetId, SetRow, StackId, TextId, ThreadRow,
 };
 pub use event::{Event, Job, LockAction, Memory, Message, Switch, ZoneWords};
 pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement, greet};

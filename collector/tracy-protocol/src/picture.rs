@@ -138,7 +138,9 @@ impl Picture {
                     viewer.into_iter().for_each(|viewer| viewer.frame(*set, false, at));
                 }
             }
-            Event::Job(job) => viewer.into_iter().for_each(|viewer| viewer.job(job, at)),
+            Event::Job(context, job) => {
+                viewer.into_iter().for_each(|viewer| viewer.job(*context, job, at));
+            }
             Event::Ended(row) => self.ended(*row, at, viewer),
             Event::Crash { thread, text } => {
                 viewer.into_iter().for_each(|viewer| viewer.crash(*thread, *text, at));
@@ -159,7 +161,7 @@ impl Picture {
                     (0..open).for_each(|_| viewer.zone_end(thread, None, at));
                 }
             }
-            EndedRow::Location(_) | EndedRow::Pool(_) => {}
+            EndedRow::Location(_) | EndedRow::Pool(_) | EndedRow::Context(_) => {}
         }
         viewer.into_iter().for_each(|viewer| viewer.forget(row));
     }

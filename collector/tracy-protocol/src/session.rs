@@ -3,12 +3,12 @@
 
 use crate::answers::{Asked, QUERY};
 use crate::catalogue::{Catalogue, FrameRow};
-use crate::event::{Event, Message, ZoneWords};
+use crate::event::{Event, ZoneWords};
 use crate::handshake::{Beginning, HELLO, HandshakeError, Host, read_hello, welcome};
 use crate::lz4::Packer;
 use crate::picture::Picture;
 use crate::version::{Kind, Query, Version};
-use crate::viewer::{Moment, Viewer};
+use crate::viewer::{Moment, OwnRow, Viewer};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::mem;
@@ -17,10 +17,6 @@ use std::mem;
 const BEFORE: i64 = 1_000_000_000;
 /// Times of a viewer have 48 bits and a sign.
 const LONGEST: i64 = (1 << 47) - 1;
-/// Of 0xRRGGBB: what the viewer should not overlook.
-const RED: u32 = 0xff_5555;
-/// Severity of a warning.
-const WARNING: u8 = 3;
 
 /// Bounds of what is kept for one viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +268,7 @@ impl Session {
         let now = self.newest;
         let zero = (now - BEFORE).max(0);
         let bytes = welcome(&self.host, Beginning { zero, now, wall_clock });
-        let mut viewer = Viewer::new(version);
+        let mut viewer = Viewer::new(version, OwnRow { thread: self.own_thread, zero });
         viewer.machine(Moment { time: now, catalogue: &self.catalogue });
         self.state = State::Watched(Box::new(Watched {
             version,
@@ -338,15 +334,7 @@ impl Session {
         known.tell_difference(&self.picture, Some(&of_ended), at, &mut watched.viewer);
         if events > 0 {
             let text = format!("{events} events are missing before this: the viewer was too slow");
-            let message = Message {
-                thread: self.own_thread,
-                text: text.into(),
-                color: Some(RED),
-                severity: WARNING,
-                own: true,
-                stack: None,
-            };
-            watched.viewer.message(&message, at);
+            watched.viewer.warn(text, at);
         }
     }
 

@@ -7,7 +7,8 @@
 use crate::catalogue::{
     Catalogue, EndedRow, LocationId, LockId, PlotId, SetId, StackId, TextId, ThreadRow,
 };
-use crate::event::{Job, Memory, Message, ZoneWords};
+use crate::event::{Memory, Message, ZoneWords};
+use crate::gpu_contexts::GpuContexts;
 use crate::lz4::MOST_RAW;
 use crate::version::{Kind, Version};
 use crate::wire::{Family, SAMPLE, SWITCH_SAMPLE, Writer, ZONE_BEGIN, ZONE_BEGIN_STACK, ZONE_END};
@@ -23,13 +24,15 @@ const REASON: u8 = 100;
 const MOST_LOCATIONS: usize = 32_000;
 /// What stands for all others; no row has it.
 pub(crate) const OTHER_LOCATIONS: u64 = u64::MAX >> 16;
-/// The type of GPU contexts that are none of its programming interfaces.
-const CUSTOM_GPU: u8 = 7;
 /// Sizes have 48 bits.
 const MOST_SIZE: u64 = (1 << 47) - 1;
 /// Messages that are ours and no program's.
 const OWN: u8 = 1;
 const GREY: u32 = 0xaa_aaaa;
+/// Of 0xRRGGBB: what the viewer should not overlook.
+const RED: u32 = 0xff_5555;
+/// Severity of a warning.
+const WARNING: u8 = 3;
 
 /// One viewer.
 #[derive(Debug)]
@@ -42,12 +45,22 @@ pub(crate) struct Viewer {
     /// Locks, with the threads of each.
     locks: FxHashMap<LockId, Vec<u32>>,
     plots: FxHashSet<PlotId>,
-    contexts: FxHashSet<u8>,
+    pub(crate) contexts: GpuContexts,
     /// Source locations that were told of, as many as the viewer takes.
     locations: FxHashSet<LocationId>,
     /// When the last sample of a thread was: the viewer would make one of two at one time.
     last_samples: FxHashMap<u32, i64>,
     has_crash: bool,
+    pub(crate) own: OwnRow,
+}
+
+/// What a viewer was welcomed with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnRow {
+    /// The thread that our own messages are of.
+    pub(crate) thread: u32,
+    /// Its first time.
+    pub(crate) zero: i64,
 }
 
 /// Where in a stream of events something is told.
@@ -87,17 +100,18 @@ pub(crate) struct SwitchStep {
 }
 
 impl Viewer {
-    pub(crate) fn new(version: &'static Version) -> Self {
+    pub(crate) fn new(version: &'static Version, own: OwnRow) -> Self {
         Self {
             writer: Writer::new(version),
             cuts: Vec::new(),
             threads: FxHashSet::default(),
             locks: FxHashMap::default(),
             plots: FxHashSet::default(),
-            contexts: FxHashSet::default(),
+            contexts: GpuContexts::default(),
             locations: FxHashSet::default(),
             last_samples: FxHashMap::default(),
             has_crash: false,
+            own,
         }
     }
 
@@ -129,7 +143,7 @@ impl Viewer {
     }
 
     /// What stands for a source location: all that find no room have one.
-    fn place(&mut self, location: LocationId) -> u64 {
+    pub(crate) fn place(&mut self, location: LocationId) -> u64 {
         let has_room = self.locations.len() < MOST_LOCATIONS;
         if self.locations.contains(&location) || (has_room && self.locations.insert(location)) {
             return location.pointer();
@@ -148,10 +162,11 @@ impl Viewer {
             EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
             // The viewer keeps them, and there is a bound for them.
             EndedRow::Location(_) | EndedRow::Set(_) | EndedRow::Pool(_) => {}
+            EndedRow::Context(context) => self.contexts.forget(context),
         }
     }
 
-    /// The machine, and lines about the recording.
+    /// The machine, the contexts of its GPUs, and lines about the recording.
     pub(crate) fn machine(&mut self, at: Moment<'_>) {
         for cpu in &at.catalogue.cpus {
             // Which die it is on is not known.
@@ -163,6 +178,9 @@ impl Viewer {
             drop(self.writer.begin(Kind::MessageAppInfo).i64(at.time));
             self.cut();
         }
+        for context in at.catalogue.contexts.keys() {
+            self.context(*context, at);
+        }
     }
 
     /// Whether the viewer knows a thread.
@@ -172,7 +190,7 @@ impl Viewer {
 
     /// Tells of a thread, before anything that is of it. A thread that only switches would not be
     /// shown: it gets a message.
-    fn thread(&mut self, thread: u32, at: Moment<'_>) {
+    pub(crate) fn thread(&mut self, thread: u32, at: Moment<'_>) {
         if thread == 0 || !self.threads.insert(thread) {
             return;
         }
@@ -278,6 +296,13 @@ impl Viewer {
         self.writer.single(text);
         let message = self.writer.begin(kind).i64(at.time).u8(blue).u8(green).u8(red);
         drop(message.u8(severity << 4 | if *own { OWN } else { 0 }));
+    }
+
+    /// Something that is missing, as our own message.
+    pub(crate) fn warn(&mut self, text: String, at: Moment<'_>) {
+        let (thread, text, color) = (self.own.thread, text.into(), Some(RED));
+        let (severity, own, stack) = (WARNING, true, None);
+        self.message(&Message { thread, text, color, severity, own, stack }, at);
     }
 
     pub(crate) fn plot(&mut self, plot: PlotId, value: f64, at: Moment<'_>) {
@@ -396,31 +421,6 @@ impl Viewer {
         };
         let name = row.name.map_or(0, TextId::pointer);
         drop(self.writer.begin(kind).i64(at.time).u64(name));
-    }
-
-    pub(crate) fn job(&mut self, job: &Job, at: Moment<'_>) {
-        let Job { context, thread, location, cpu, gpu } = *job;
-        self.thread(thread, at);
-        if self.contexts.insert(context) {
-            // Both clocks are one. Thread 0: jobs of a context are of any thread.
-            let made = self.writer.begin(Kind::GpuNewContext).i64(at.time).i64(at.time).u32(0);
-            drop(made.f32(1.0).u8(context).u8(0).u8(CUSTOM_GPU));
-            if let Some(name) = at.catalogue.contexts.get(usize::from(context)) {
-                self.writer.single(at.catalogue.get_text(*name));
-                drop(self.writer.begin(Kind::GpuContextName).u8(context));
-            }
-        }
-        let location = self.place(location);
-        let began = self.writer.difference(Family::Serial, cpu[0]);
-        let begin = self.writer.begin(Kind::GpuZoneBeginSerial).i64(began).u32(thread);
-        drop(begin.u16(0).u8(context).u64(location));
-        let ended = self.writer.difference(Family::Serial, cpu[1]);
-        let end = self.writer.begin(Kind::GpuZoneEndSerial).i64(ended).u32(thread);
-        drop(end.u16(1).u8(context));
-        for (query, time) in [0, 1].into_iter().zip(gpu) {
-            let time = self.writer.difference(Family::Gpu, time);
-            drop(self.writer.begin(Kind::GpuTime).i64(time).u16(query).u8(context));
-        }
     }
 
     /// The viewer has room for one crash.

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use syscollect_model::{Fence, GpuJob, GpuJobEnd, Scope, StringId, Tables, Time, TrackId, Value};
+use syscollect_model::{Fence, GpuJob, GpuJobEnd, Scope, Tables, Time, TrackId, Value};
 
 /// The viewer numbers contexts in 8 bits, and the last number is taken.
 const MAX_CONTEXTS: usize = 255;
@@ -30,7 +30,9 @@ const CUSTOM: u8 = 7;
 /// The first job of a file is shown from its beginning on if that is not longer ago, nanoseconds.
 const LONGEST_FIRST: u64 = 1_000_000_000;
 /// Of jobs that failed.
-const RED: u32 = 0xff_5555;
+pub(super) const RED: u32 = 0xff_5555;
+/// Said behind the name of zones of which nobody told when the GPU did them.
+pub(super) const WITHOUT_TIMES: &str = " [without times]";
 
 /// A job. Times are nanoseconds since the file's zero.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ pub(super) fn job_label(job: &GpuJob, tables: &Tables) -> JobLabel {
             None => (format!("{name} [failed]"), Some(RED)),
         },
         GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), None),
-        GpuJobEnd::Untimed => (format!("{name} [without times]"), Some(RED)),
+        GpuJobEnd::Untimed => (format!("{name}{WITHOUT_TIMES}"), Some(RED)),
         GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), None),
     };
     JobLabel { name, color }
@@ -95,8 +97,6 @@ pub(crate) struct Gpus {
     contexts: BTreeMap<TrackId, GpuContext>,
     /// By name, end, and why they failed.
     names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), LocationRow>,
-    /// The context of zones that lie in each other: the first track of their queue.
-    nested: FxHashMap<(Scope, StringId), TrackId>,
     /// Jobs on queues that found no room.
     pub(crate) refused: u64,
     /// Jobs whose notes found no room.
@@ -114,6 +114,42 @@ pub(crate) struct Moments {
     pub(crate) started: Option<i64>,
     /// Its end.
     pub(crate) ended: i64,
+}
+
+/// When a job was where, as the viewer has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobSpans {
+    /// Handed over by the program, taken by the driver.
+    pub(super) cpu: [i64; 2],
+    /// Begun and ended by the GPU.
+    pub(super) gpu: [i64; 2],
+}
+
+impl Moments {
+    /// Of a job that ended so, in a row that is free from then on: the viewer searches rows by both
+    /// times, so they never go back.
+    pub(super) fn spans(&self, end: GpuJobEnd, free: i64) -> JobSpans {
+        let Self { submitted, queued, started, ended } = *self;
+        let ended = ended.max(free);
+        let began = match end {
+            GpuJobEnd::Untimed => ended,
+            _ => started.or(queued).or(submitted).unwrap_or(ended).clamp(free, ended),
+        };
+        let submitted = submitted.or(queued).unwrap_or(began);
+        let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
+        JobSpans { cpu, gpu: [began, ended] }
+    }
+}
+
+/// The queue of a zone that lies in others of its queue, or apart from all: its context. A zone
+/// that overlaps others has the context of its track, and so has a driver's job.
+pub(super) fn queue_of_nested(job: &GpuJob) -> Option<TrackId> {
+    job.zone.filter(|zone| zone.row == zone.depth).map(|zone| zone.queue)
+}
+
+/// The driver took a job, or the program was done with submitting it.
+pub(super) fn taken(job: &GpuJob) -> Option<Time> {
+    job.zone.map_or(job.queued, |zone| zone.submission_ended)
 }
 
 /// What jobs share with zones.
@@ -134,13 +170,8 @@ impl Gpus {
         (end, job): (Time, &GpuJob),
         shared: &mut GpuExportContext<'_>,
     ) {
-        let is_nested = job.zone.is_some_and(|zone| zone.row == zone.depth);
-        let track = if is_nested {
-            let of = shared.tables.track(track);
-            *self.nested.entry((of.scope, of.name)).or_insert(track)
-        } else {
-            track
-        };
+        let nested_in = queue_of_nested(job);
+        let (track, is_nested) = (nested_in.unwrap_or(track), nested_in.is_some());
         let location = self.location(job, shared);
         let context = self.contexts.entry(track).or_default();
         let mut query = 0;
@@ -156,17 +187,9 @@ impl Gpus {
             }
         }
         let row = context.threads.entry(thread).or_default();
-        // The viewer searches a row by both times, so they never go back.
         let free = row.last().filter(|_| !is_nested).map_or(0, |before| before.gpu[1]);
-        let ended = moments.ended.max(free);
-        let Moments { submitted, queued, started, .. } = moments;
-        let began = match job.end {
-            GpuJobEnd::Untimed => ended,
-            _ => started.or(queued).or(submitted).unwrap_or(ended).clamp(free, ended),
-        };
-        let submitted = submitted.or(queued).unwrap_or(began);
-        let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
-        let zone = Zone { cpu, gpu: [began, ended], location: location.index(), query };
+        let JobSpans { cpu, gpu } = moments.spans(job.end, free);
+        let zone = Zone { cpu, gpu, location: location.index(), query };
         // What lies in it ended before it, and so was here first.
         let place = match is_nested {
             true => row.partition_point(|other| other.order() < zone.order()),

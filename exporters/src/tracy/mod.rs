@@ -373,8 +373,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Lock(event) => collected.lock(at, event, tables),
             Event::Memory(event) => collected.memory(at, event, tables),
             Event::GpuJob(track, job) => {
-                let queued = job.zone.map_or(job.queued, |zone| zone.submission_ended);
-                let [submitted, queued, started] = [job.submitted, queued, job.started]
+                let [submitted, queued, started] = [job.submitted, gpu::taken(job), job.started]
                     .map(|time| time.map(|time| self.clock.past(time, at)));
                 let moments = Moments { submitted, queued, started, ended: at };
                 let with_notes = self.options.layout >= TracyLayout::V0_13;

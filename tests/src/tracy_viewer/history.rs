@@ -1,5 +1,6 @@
 //! What happened, as the viewer takes it in, and whether it can have happened.
 
+use super::gpu::{GpuContext, ReceivedGpuJob};
 use super::messages::Texts;
 use super::stream::Welcome;
 use super::{Result, Violation, require};
@@ -71,21 +72,6 @@ pub struct ReceivedLock {
     pub kind: u8,
 }
 
-/// A job of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceivedGpuJob {
-    /// Where.
-    pub context: u8,
-    /// By whom.
-    pub thread: u32,
-    /// What.
-    pub location: u64,
-    /// As the program sees it.
-    pub cpu: [i64; 2],
-    /// As the GPU does.
-    pub gpu: [i64; 2],
-}
-
 /// What a thread is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedThread {
@@ -155,11 +141,16 @@ pub struct ReceivedTimeline {
 impl ReceivedTimeline {
     /// The name of a zone: its own, or its location's.
     pub fn zone_name<'a>(&'a self, zone: &'a ReceivedZone) -> &'a str {
+        zone.name.as_deref().unwrap_or_else(|| self.location_name(zone.location))
+    }
+
+    /// What zones of a source location are called.
+    pub fn location_name(&self, location: u64) -> &str {
         let of_location = || {
-            let (name, function, ..) = self.locations.get(&zone.location)?;
+            let (name, function, ..) = self.locations.get(&location)?;
             self.texts.get(if *name == 0 { function } else { name })
         };
-        zone.name.as_deref().or_else(|| of_location().map(String::as_str)).unwrap_or_default()
+        of_location().map(String::as_str).unwrap_or_default()
     }
 }
 
@@ -194,27 +185,13 @@ struct Lock {
     last: i64,
 }
 
-/// A question for a time of the GPU.
-#[derive(Clone, Copy)]
-pub(super) struct GpuQuery {
-    pub(super) context: u8,
-    pub(super) thread: u32,
-    pub(super) query: u16,
-}
-
-#[derive(Default)]
-struct Context {
-    open: BTreeMap<u32, Vec<usize>>,
-    queries: BTreeMap<u16, (usize, usize)>,
-}
-
 /// What is told, with what it is checked by.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) seen: ReceivedTimeline,
     pub(super) pending: Pending,
     pub(super) is_terminated: bool,
-    zero: i64,
+    pub(super) zero: i64,
     references: [i64; 4],
     thread: Option<u32>,
     thread_stacks: BTreeMap<u32, Vec<u64>>,
@@ -227,7 +204,7 @@ pub(super) struct History {
     locks: BTreeMap<u32, Lock>,
     allocated: BTreeMap<(u64, u64), usize>,
     open_frames: BTreeMap<u64, usize>,
-    contexts: BTreeMap<u8, Context>,
+    pub(super) contexts: BTreeMap<u8, GpuContext>,
 }
 
 impl History {
@@ -523,71 +500,12 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn gpu_context(&mut self, context: u8) -> Result<()> {
-        require!(context < 255, "a context that is none");
-        let before = self.contexts.insert(context, Context::default());
-        require!(before.is_none(), "context {context} is told of twice");
-        Ok(())
-    }
-
-    pub(super) fn gpu_named(&mut self, context: u8) -> Result<()> {
-        require!(self.contexts.contains_key(&context), "nobody told of context {context}");
-        let name = self.pending.take_single()?;
-        self.seen.contexts.insert(context, name);
-        Ok(())
-    }
-
-    fn context(&mut self, context: u8) -> Result<&mut Context> {
-        let known = self.contexts.get_mut(&context);
-        known.ok_or_else(|| Violation(format!("nobody told of context {context}")))
-    }
-
-    pub(super) fn gpu_begin(
-        &mut self,
-        time: i64,
-        GpuQuery { context: id, thread, query }: GpuQuery,
-        location: u64,
-    ) -> Result<()> {
-        let job = self.seen.jobs.len();
-        let context = self.context(id)?;
-        context.open.entry(thread).or_default().push(job);
-        let before = context.queries.insert(query, (job, 0));
-        require!(before.is_none(), "query {query} of context {id} has no answer yet");
-        let times = [time, -1];
-        self.seen.jobs.push(ReceivedGpuJob {
-            context: id,
-            thread,
-            location,
-            cpu: times,
-            gpu: [-1; 2],
-        });
-        Ok(())
-    }
-
-    pub(super) fn gpu_end(&mut self, time: i64, asked: GpuQuery) -> Result<()> {
-        let GpuQuery { context: id, thread, query } = asked;
-        let context = self.context(id)?;
-        let job = context.open.get_mut(&thread).and_then(Vec::pop);
-        let job = job.ok_or_else(|| Violation("a job ends that is none".into()))?;
-        let before = context.queries.insert(query, (job, 1));
-        require!(before.is_none(), "query {query} of context {id} has no answer yet");
-        self.seen.jobs[job].cpu[1] = time;
-        Ok(())
-    }
-
-    pub(super) fn gpu_time(&mut self, time: i64, id: u8, query: u16) -> Result<()> {
-        let asked = self.context(id)?.queries.remove(&query);
-        let (job, part) = asked.ok_or_else(|| Violation("a time that nobody asked for".into()))?;
-        self.seen.jobs[job].gpu[part] = time;
-        let [start, end] = self.seen.jobs[job].gpu;
-        require!(part == 0 || start <= end, "a job ends before it begins");
-        Ok(())
-    }
-
     pub(super) fn terminate(&mut self) -> Result<()> {
         require!(!self.is_terminated, "it ends twice");
         let open = self.zones.values().filter(|open| !open.is_empty()).count();
         require!(open == 0, "{open} threads have open zones at the end");
+        let unanswered = self.contexts.values().filter(|context| context.is_open()).count();
+        require!(unanswered == 0, "{unanswered} contexts of GPUs have open jobs at the end");
         self.is_terminated = true;
         Ok(())
     }

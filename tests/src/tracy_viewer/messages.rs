@@ -1,6 +1,7 @@
 //! From raw bytes to messages, and what a viewer asks of them.
 
-use super::history::{GpuQuery, History, Moment, Pending, ReceivedSwitch};
+use super::gpu::GpuQuery;
+use super::history::{History, Moment, Pending, ReceivedSwitch};
 use super::{Result, Violation, require};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -9,13 +9,14 @@
 //! **Non-goals.** It shares nothing with who writes the protocol: lengths and numbers stand here
 //! once more, as the protocol's page has them.
 
+mod gpu;
 mod history;
 mod messages;
 mod stream;
 
+pub use gpu::ReceivedGpuJob;
 pub use history::{
-    ReceivedGpuJob, ReceivedLock, ReceivedMessage, ReceivedSwitch, ReceivedThread,
-    ReceivedTimeline, ReceivedZone,
+    ReceivedLock, ReceivedMessage, ReceivedSwitch, ReceivedThread, ReceivedTimeline, ReceivedZone,
 };
 pub use stream::Welcome;
 

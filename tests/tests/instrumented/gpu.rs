@@ -1,5 +1,6 @@
 //! Zones of GPUs: what a program submits, and when a GPU did it.
 
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, TracyExporter};
@@ -11,7 +12,9 @@ use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_store::CaptureReader;
 use syscollect_tests::client::{color, text, value};
-use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, FakeThread, golden};
+use syscollect_tests::{
+    FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, FakeThread, cuts, golden,
+};
 use syscollect_tests::{ticks, tracy_reader};
 use syscollect_zone_protocol::{GpuEvent, GpuZoneNumber, HostClock, TextRole, Value, ZONE_VALUE};
 
@@ -195,7 +198,7 @@ impl Exporter for Zones {
         match event {
             Event::GpuJob(track, job) => {
                 let began = job.started.map_or(us(time), us);
-                self.zones.push((*track, [began, us(time)], (**job).clone()));
+                self.zones.push((*track, [began, us(job.ended(time))], (**job).clone()));
                 self.threads.push(job.thread);
             }
             Event::Loss(loss) => self.lost += loss.count,
@@ -335,4 +338,126 @@ fn a_hundred_thousand_zones_told_late_and_shuffled_are_all_there_in_order() {
         let last = rows.insert(*track, *ended).unwrap_or(0);
         assert!(*began >= last, "zones of one row overlap");
     }
+}
+
+/// Zones as lines, wherever they are told.
+#[derive(Default)]
+struct ZoneLines(Vec<String>);
+
+impl Exporter for ZoneLines {
+    type Error = std::convert::Infallible;
+
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
+        if let Event::GpuJob(track, job) = event
+            && let (Some(zone), Some(thread)) = (job.zone, job.thread)
+        {
+            let queue = tables.strings.get(tables.track(*track).name);
+            let name = tables.strings.get(job.name);
+            let (tid, ended) = (tables.thread(thread).tid, job.ended(time));
+            let cpu = (job.submitted, zone.submission_ended);
+            let place = (zone.row, zone.depth);
+            let Self(lines) = self;
+            let gpu = (job.started, ended, job.end);
+            lines.push(format!("{queue} {name} {tid} {cpu:?} {gpu:?} {place:?} {:?}", job.fields));
+        }
+        Ok(())
+    }
+}
+
+/// A zone of a random program, us.
+#[derive(Clone, Debug)]
+struct RandomZone {
+    submitted: u64,
+    thread: usize,
+    queue: usize,
+    waits: u64,
+    takes: u64,
+    told_after: u64,
+    has_times: bool,
+}
+
+fn random_zone() -> impl Strategy<Value = RandomZone> {
+    let submitted = 10..5_000u64;
+    let gpu = (1..2_000u64, 0..2_000u64, 0..100_000u64);
+    (submitted, 0..2usize, 0..2usize, gpu, prop::bool::weighted(0.95)).prop_map(
+        |(submitted, thread, queue, (waits, takes, told_after), has_times)| RandomZone {
+            submitted,
+            thread,
+            queue,
+            waits,
+            takes,
+            told_after,
+            has_times,
+        },
+    )
+}
+
+/// What a program writes at a time.
+fn random_capture(zones: &[RandomZone]) -> Vec<u8> {
+    let (mut machine, mut program) = machine();
+    let names = ["a", "b", "c"].map(|name| program.location(name, "", "", 0, 0));
+    let queues = ["one", "two"].map(|name| program.gpu_context(name, 1_000_000, 36));
+    let submit = [program.thread(0, 100), program.thread(1, 101)];
+    let reader = program.thread(2, 102);
+    queues.iter().for_each(|queue| reader.gpu(&mut machine, 5, reading(*queue, 5, 5_000), &[]));
+    let mut events = Vec::new();
+    for (zone, number) in zones.iter().zip(1..) {
+        let queue = queues[zone.queue];
+        let began = zone.submitted + zone.waits;
+        let ended = began + zone.takes;
+        let by = Some(zone.thread);
+        events.push((zone.submitted, by, begin(queue, number, names[number as usize % 3])));
+        events.push((zone.submitted + 1, by, end(queue, number)));
+        let told = match zone.has_times {
+            true => times(queue, number, [began, ended].map(|us| us * 1_000)),
+            false => no_times(queue, number),
+        };
+        events.push((ended + 2 + zone.told_after, None, told));
+    }
+    events.sort_by_key(|(us, ..)| *us);
+    for (us, by, event) in events {
+        let thread = by.map_or(&reader, |by| &submit[by]);
+        thread.gpu(&mut machine, us, event, &[]);
+    }
+    machine.clock(120_000);
+    program.finish(&mut machine);
+    machine.finish()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_told_while_recording_is_what_the_file_has(
+        zones in prop::collection::vec(random_zone(), 1..120),
+    ) {
+        let capture = random_capture(&zones);
+        let mut file = ZoneLines::default();
+        open(capture.clone()).play(&mut file).unwrap();
+        let mut live = ZoneLines::default();
+        prop_assert!(cuts::play_live_into(&mut live, &capture, 1));
+        prop_assert_eq!(file.0.len(), zones.len());
+        file.0.sort();
+        live.0.sort();
+        prop_assert_eq!(live.0, file.0);
+    }
+}
+
+#[test]
+fn what_waits_for_times_is_bounded_while_recording_and_told_as_lost() {
+    let (mut machine, mut program) = machine();
+    let draw = program.location("draw", "", "", 0, 0);
+    let queue = program.gpu_context("queue", 1_000_000, 64);
+    let thread = program.thread(0, 101);
+    let words = [text(TextRole::ZoneText, 0, "x".repeat(2_000))];
+    // Some 80 MB of texts, where there is room for 64 MiB.
+    for number in 0..40_000 {
+        thread.gpu(&mut machine, 10 + u64::from(number), begin(queue, number, draw), &words);
+    }
+    machine.clock(60_000);
+    program.finish(&mut machine);
+    let mut zones = Zones::default();
+    assert!(cuts::play_live_into(&mut zones, &machine.finish(), 0));
+    let told = zones.zones.len() as u64;
+    assert!((20_000..35_000).contains(&told), "{told}");
+    assert_eq!(told + zones.lost, 40_000, "each is told or counted");
 }

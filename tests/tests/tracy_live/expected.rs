@@ -3,12 +3,58 @@
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLive;
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Tables, ThreadId, Time, TrackId, TrackKind,
+    Event, Exporter, GpuJob, GpuJobEnd, Loss, RecorderSummary, Tables, ThreadId, Time, TrackId,
+    TrackKind,
 };
 use syscollect_tests::tracy_viewer::ReceivedTimeline;
 
 /// A zone: start, end, name.
 pub(crate) type Zone = (i64, Option<i64>, String);
+
+/// A zone of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GpuZone {
+    pub(crate) gpu: [i64; 2],
+    pub(crate) cpu: [i64; 2],
+    pub(crate) thread: u32,
+    pub(crate) name: String,
+    pub(crate) context: String,
+}
+
+impl GpuZone {
+    /// Of a program, where it is one.
+    fn of(time: Time, job: &GpuJob, tables: &Tables) -> Option<Self> {
+        let zone = job.zone?;
+        let nanoseconds = |time: Time| time.0 as i64;
+        let ended = job.ended(time);
+        let began = job.began().unwrap_or(ended);
+        let submitted = job.submitted?;
+        let name = tables.strings.get(job.name).to_owned();
+        Some(Self {
+            gpu: [began, ended].map(nanoseconds),
+            cpu: [submitted, zone.submission_ended.unwrap_or(submitted)].map(nanoseconds),
+            thread: tables.thread(job.thread?).tid,
+            name: if job.end == GpuJobEnd::Untimed { name + " [without times]" } else { name },
+            context: tables.strings.get(tables.track(zone.queue).name).to_owned(),
+        })
+    }
+}
+
+/// Those that a viewer saw; contexts are named by their queues alone.
+pub(crate) fn gpu_zones(seen: &ReceivedTimeline) -> Vec<GpuZone> {
+    let zones = seen.jobs.iter().map(|job| {
+        let context = seen.contexts[&job.context].as_str();
+        let context = context.split_once(") ").map_or(context, |(_, name)| name);
+        GpuZone {
+            gpu: job.gpu,
+            cpu: job.cpu,
+            thread: job.thread,
+            name: seen.location_name(job.location).to_owned(),
+            context: context.split(" #").next().unwrap_or_default().to_owned(),
+        }
+    });
+    zones.collect()
+}
 
 /// What is in the events.
 #[derive(Debug, Default)]
@@ -26,6 +72,7 @@ pub(crate) struct Expected {
     /// Address and size.
     pub(crate) allocations: Vec<(u64, u64)>,
     pub(crate) jobs: Vec<i64>,
+    pub(crate) gpu_zones: Vec<GpuZone>,
     pub(crate) crashes: usize,
     open: BTreeMap<TrackId, Vec<usize>>,
 }
@@ -78,7 +125,10 @@ impl Expected {
             Event::Memory(memory) => {
                 self.allocations.extend(memory.allocated.map(|size| (memory.address, size)));
             }
-            Event::GpuJob(..) => self.jobs.push(at),
+            Event::GpuJob(_, job) => {
+                self.jobs.push(at);
+                self.gpu_zones.extend(GpuZone::of(time, job, tables));
+            }
             Event::Crash(_) => self.crashes += 1,
             _ => {}
         }

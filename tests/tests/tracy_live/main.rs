@@ -2,6 +2,7 @@
 
 mod connection;
 mod expected;
+mod gpu;
 mod hostile;
 mod many;
 mod named;

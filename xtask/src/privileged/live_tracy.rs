@@ -2,6 +2,7 @@
 //! same recorder holds.
 
 mod compared;
+mod gpu_zones;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -90,7 +91,7 @@ fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<Strin
     let lasts = (*looks + GONE) * CONNECTIONS + LONGEST_WELCOME * 2;
     let seconds = lasts.as_secs().to_string();
     let mut programs = Programs(Vec::new());
-    for load in ["silent", "everything"] {
+    for load in ["silent", "everything", "gpu"] {
         let mut program = Command::new(&context.load);
         program.args([load, &seconds]).stdout(Stdio::null());
         ends_with_us(&mut program);

@@ -20,6 +20,7 @@ mod fake_jvm;
 mod fences;
 mod frames;
 mod fuse;
+mod gpu;
 mod hang;
 mod hits;
 mod hostile;
@@ -66,7 +67,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
                      SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      event-loops | crash HOW | claim-crashes VICTIM SECONDS | \
-                     numbered FILE SECONDS | silent SECONDS | \
+                     numbered FILE SECONDS | silent SECONDS | gpu SECONDS | \
                      renames SECONDS | shares SECONDS | waits SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
@@ -142,6 +143,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
         ["jit", folder, rounds] => jit::run(folder, number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
+        ["gpu", seconds] => gpu::run(number(seconds)?)?,
         ["silent", seconds] => instrumented::silent(number(seconds)?)?,
         ["numbered", file, seconds] => instrumented::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {

@@ -107,6 +107,7 @@ fn follow(
                 false => (LOOK_UNSEEN_EVERY, WatchDemand::State),
             };
             watched.demand(demand);
+            player.tell_gpu_zones(demand == WatchDemand::Prompt);
             std::thread::sleep(every);
             is_complete |= play(watched, player)?;
             is_complete &= demand == WatchDemand::Prompt;

@@ -10,6 +10,7 @@ use crate::zones::client_event::ClientEvent;
 use crate::zones::crashes::{CrashShares, CrashSite};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::frames::FrameSets;
+use crate::zones::gpu::live::LiveGpuWork;
 use crate::zones::heap::HeapChange;
 use crate::zones::locks::LockUse;
 use crate::zones::log::SourceLocation;
@@ -37,6 +38,8 @@ pub(crate) struct Zones {
     plots: Plots,
     messages: Messages,
     crashes: CrashShares,
+    /// Of a recording that goes on.
+    pub(crate) gpu: LiveGpuWork,
     /// What stands for a name that could not be read.
     unreadable: StringId,
 }
@@ -63,6 +66,7 @@ impl Zones {
             plots: Plots::default(),
             messages: Messages { category: message, empty },
             crashes: CrashShares::default(),
+            gpu: LiveGpuWork::default(),
             unreadable,
         }
     }
@@ -223,9 +227,11 @@ impl Zones {
                 let marker = WrittenMarker { schema, phase, stamped, tid: 0, attribute_words };
                 return self.marker(engine, writer, marker);
             }
-            // They have their times since the pass before playing. A recording that is played while
-            // it goes on has none.
-            ZoneEvent::Gpu(_) => return Ok(()),
+            // In a file they have their times since the pass before playing.
+            ZoneEvent::Gpu(_) if self.references.known.prescan.is_whole => return Ok(()),
+            ZoneEvent::Gpu(event) => {
+                return self.gpu.on(engine, &mut self.references, writer, event, attribute_words);
+            }
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
                 let placement = MarkerPlacement { schema, phase, at, tid };
                 return self.place_marker(engine, writer, placement, attribute_words);
@@ -493,6 +499,7 @@ impl Zones {
         engine: &mut Engine<'_>,
         process: Option<ProcessId>,
     ) -> Result<(), Stopped> {
+        self.gpu.close(engine, &mut self.references, process)?;
         let mut tracks = self.frames.close(process);
         tracks.append(&mut self.async_zones.close(process));
         tracks.sort_unstable();

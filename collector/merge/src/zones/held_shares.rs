@@ -56,6 +56,13 @@ impl HeldShares {
         true
     }
 
+    /// The program holds so much less.
+    pub(crate) fn give_back(&mut self, producer: Producer, bytes: usize) {
+        self.shares.remove(producer, bytes);
+        // Who found no room may find some again.
+        self.cuts += 1;
+    }
+
     #[cfg(test)]
     pub(crate) fn of_all(&self) -> usize {
         self.shares.of_all()

@@ -9,6 +9,7 @@
 //! - names of threads are those of when the viewer first asks; messages tell of later ones.
 
 mod code;
+mod gpu;
 mod names;
 mod room;
 mod rows;
@@ -20,16 +21,18 @@ use super::rows::RowOwner;
 use super::{header, loss_label};
 use crate::labels;
 use code::LiveCode;
+use gpu::{EndedJob, LiveGpus, ToldJobs};
 pub use names::CodeToName;
 use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent, Severity,
-    SignalExit, Slice, StackId, Switch, SymbolTable, Tables, ThreadId, Time, TrackId, TrackKind,
+    Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent,
+    RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable, Tables, ThreadId,
+    Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, EndedRow, Host, Limits, Session};
-use things::{EndedJob, NamedObjects};
+use things::NamedObjects;
 use zones::LiveZones;
 
 /// From one value of the load to the next, nanoseconds.
@@ -62,6 +65,9 @@ pub struct TracyLive {
     zones: LiveZones,
     code: LiveCode,
     things: NamedObjects,
+    gpus: LiveGpus,
+    /// When the last of their jobs was told.
+    gpus_until: Time,
     load: Load,
     /// When it was last said which rows gave way to others.
     rows_told: Option<Time>,
@@ -84,6 +90,8 @@ impl TracyLive {
             zones: LiveZones::default(),
             code: LiveCode::default(),
             things: NamedObjects::default(),
+            gpus: LiveGpus::default(),
+            gpus_until: Time(0),
             load: Load::default(),
             rows_told: None,
         }
@@ -288,10 +296,26 @@ impl TracyLive {
             None => self.row(RowOwner::Track(track), tables),
         };
         let catalogue = &mut self.session.catalogue;
-        let ended = EndedJob { track, thread, end: time, job };
-        if let Some(job) = self.things.job(ended, catalogue, tables) {
-            self.tell(time, tracy::Event::Job(Box::new(job)));
+        let location = match job.zone {
+            Some(zone) => self.zones.of_gpu(job, zone, catalogue, tables),
+            None => gpu::job_location(job, catalogue, tables),
+        };
+        let ended = EndedJob { track, thread, location, end: job.ended(time), job };
+        let told = self.gpus.job(ended, &mut self.things, catalogue, tables);
+        self.tell_jobs(time, told);
+        self.gpus_until = time;
+    }
+
+    fn tell_jobs(&mut self, time: Time, ToldJobs { context, jobs }: ToldJobs) {
+        for job in jobs {
+            self.tell(time, tracy::Event::Job(context, Box::new(job)));
         }
+    }
+
+    /// Zones of GPUs that are not part of what came with them.
+    #[cold]
+    fn tell_untimed(&mut self, time: Time) {
+        self.gpus.take_untimed().into_iter().for_each(|told| self.tell_jobs(time, told));
     }
 
     /// Tells of rows that gave way to others, and now and then how many these were.
@@ -299,6 +323,7 @@ impl TracyLive {
     fn end_rows(&mut self, time: Time) {
         let mut ended = std::mem::take(&mut self.things.ended);
         ended.append(&mut self.zones.ended);
+        ended.append(&mut self.gpus.ended);
         ended.extend(self.rows.gave_way.drain(..).map(EndedRow::Thread));
         ended.into_iter().for_each(|row| self.tell(time, tracy::Event::Ended(row)));
         let is_due = self.rows_told.is_none_or(|last| time.0.saturating_sub(last.0) >= TOLD_EVERY);
@@ -314,6 +339,8 @@ impl TracyLive {
             ("pools of memory", pools.take_gave_way()),
             ("tracks", self.rows.take_gave_way()),
             ("source locations", self.zones.locations.take_gave_way()),
+            ("contexts of GPUs", self.gpus.take_gave_way()),
+            ("zones within one of a GPU", self.gpus.take_left_out()),
         ];
         for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
             let text = format!("{count} {what} gave way to others: there are too many");
@@ -375,6 +402,9 @@ impl Exporter for TracyLive {
     }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        if self.gpus.has_untimed() && time > self.gpus_until {
+            self.tell_untimed(self.gpus_until);
+        }
         if let Some(percent) = self.load.until(time) {
             self.tell(time, tracy::Event::Load(percent));
         }
@@ -414,6 +444,7 @@ impl Exporter for TracyLive {
                 self.things.process_ended(*process);
                 self.zones.locations.ended(*process);
                 self.rows.process_ended(*process);
+                self.gpus.process_ended(*process);
             }
             Event::ProcessExec(process, name) => {
                 if let Some(thread) = self.rows.first_of(*process, tables) {
@@ -432,10 +463,21 @@ impl Exporter for TracyLive {
             // moves.
             Event::Asleep(..) | Event::ProcessStart(_) | Event::Migration(_) => {}
         }
-        let has_ended = !self.things.ended.is_empty() || !self.zones.ended.is_empty();
-        if has_ended || !self.rows.gave_way.is_empty() {
+        let ended = [&self.things.ended, &self.zones.ended, &self.gpus.ended];
+        let has_ended = ended.iter().any(|ended| !ended.is_empty());
+        if has_ended || !self.rows.gave_way.is_empty() || self.gpus.has_left_out() {
             self.end_rows(time);
         }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
+        self.tell_untimed(self.gpus_until);
         Ok(())
     }
 }

@@ -68,6 +68,16 @@ impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
         }
     }
 
+    /// The process has ended, and its rows are gone.
+    pub(super) fn remove_of(&mut self, owner: ProcessId) -> Vec<V> {
+        if self.counts.remove(&owner).is_none() {
+            return Vec::new();
+        }
+        self.ended.remove(&owner);
+        let gone = self.known.extract_if(|_, row| row.owner == owner);
+        gone.map(|(_, row)| row.value).collect()
+    }
+
     /// How many rows gave way since the last call.
     pub(super) fn take_gave_way(&mut self) -> u64 {
         std::mem::take(&mut self.gave_way)

@@ -1,20 +1,14 @@
-//! Plots, sets of frames, locks, pools of memory and contexts of GPUs: what has a name and a
-//! number.
+//! Plots, sets of frames, locks and pools of memory: what has a name and a number.
 
 use super::room::SharedRoom;
 use super::zones::LiveZones;
-use crate::tracy::gpu::{JobLabel, job_label};
 use crate::tracy::rows::scoped_name;
-use crate::tracy::strings::{clean, short_name};
+use crate::tracy::strings::short_name;
 use crate::tracy::{frames, plots};
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    GpuJob, LockId, ProcessId, Scope, StringId, Tables, Time, TrackId, TrackKind,
-};
+use syscollect_model::{LockId, ProcessId, Scope, StringId, Tables, TrackId, TrackKind};
 use syscollect_tracy_protocol as tracy;
-use syscollect_tracy_protocol::{
-    Catalogue, EndedRow, Job, LocationRow, LockRow, PlotRow, SetRow, TextId,
-};
+use syscollect_tracy_protocol::{Catalogue, EndedRow, LockRow, PlotRow, SetRow, TextId};
 
 /// Plots at a time; a viewer's lists are of no use long before.
 const MOST_PLOTS: usize = 8_192;
@@ -35,7 +29,6 @@ pub(super) struct NamedObjects {
     has_main_set: bool,
     pub(super) locks: SharedRoom<LockId, tracy::LockId>,
     pub(super) pools: SharedRoom<(ProcessId, Option<StringId>), TextId>,
-    contexts: FxHashMap<TrackId, Option<Context>>,
     /// How often a name was used.
     names: FxHashMap<String, u32>,
     /// What gave way to others, and was not told so.
@@ -44,35 +37,17 @@ pub(super) struct NamedObjects {
 
 impl Default for NamedObjects {
     fn default() -> Self {
-        let (has_main_set, contexts, names, ended) = Default::default();
+        let (has_main_set, names, ended) = Default::default();
         Self {
             plots: SharedRoom::new(MOST_PLOTS),
             sets: SharedRoom::new(MOST_SETS),
             has_main_set,
             locks: SharedRoom::new(MOST_LOCKS),
             pools: SharedRoom::new(MOST_POOLS),
-            contexts,
             names,
             ended,
         }
     }
-}
-
-/// A context of a GPU.
-#[derive(Debug)]
-struct Context {
-    number: u8,
-    /// Up to when each row has jobs: the viewer searches rows by time.
-    ends: FxHashMap<u32, i64>,
-}
-
-/// A job that has ended, and where it is shown.
-pub(super) struct EndedJob<'a> {
-    pub(super) track: TrackId,
-    /// The viewer's number of the row of who submitted it.
-    pub(super) thread: u32,
-    pub(super) end: Time,
-    pub(super) job: &'a GpuJob,
 }
 
 impl NamedObjects {
@@ -94,7 +69,7 @@ impl NamedObjects {
     }
 
     /// A name that nothing else of its kind has: the viewer would make one of two.
-    fn unique(&mut self, name: &str, catalogue: &mut Catalogue) -> TextId {
+    pub(super) fn unique(&mut self, name: &str, catalogue: &mut Catalogue) -> TextId {
         let name = short_name(name);
         if self.names.len() >= MOST_NAMES {
             // What is shown by then has its name; what comes may have one that ended long ago.
@@ -185,33 +160,6 @@ impl NamedObjects {
         self.ended.extend(gave_way.into_iter().map(EndedRow::Pool));
         name
     }
-
-    /// A job of a GPU as the viewer has it; `None` where its queue finds no room.
-    pub(super) fn job(
-        &mut self,
-        EndedJob { track, thread, end, job }: EndedJob<'_>,
-        catalogue: &mut Catalogue,
-        tables: &Tables,
-    ) -> Option<Job> {
-        if !self.contexts.contains_key(&track) {
-            let name = self.unique(&scoped_name(track, tables), catalogue);
-            let number = catalogue.add_context(name);
-            let context = number.map(|number| Context { number, ends: FxHashMap::default() });
-            self.contexts.insert(track, context);
-        }
-        let location = location(job, catalogue, tables);
-        let context = self.contexts.get_mut(&track)?.as_mut()?;
-        let [submitted, queued, started, end] = [job.submitted, job.queued, job.started, Some(end)]
-            .map(|time| time.map(super::nanoseconds));
-        let end = end.unwrap_or_default();
-        let free = context.ends.get(&thread).copied().unwrap_or(i64::MIN);
-        let end = end.max(free);
-        let began = started.or(queued).or(submitted).unwrap_or(end).clamp(free, end);
-        context.ends.insert(thread, end);
-        let submitted = submitted.or(queued).unwrap_or(began);
-        let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
-        Some(Job { context: context.number, thread, location, cpu, gpu: [began, end] })
-    }
 }
 
 /// Whose a track is; the idle process for what is the machine's.
@@ -221,12 +169,4 @@ pub(super) fn owner(track: TrackId, tables: &Tables) -> ProcessId {
         Scope::Thread(thread) => tables.thread(thread).process,
         Scope::Machine(_) | Scope::Cpu(_) => Tables::IDLE_PROCESS,
     }
-}
-
-/// The location of jobs of its kind.
-fn location(job: &GpuJob, catalogue: &mut Catalogue, tables: &Tables) -> tracy::LocationId {
-    let JobLabel { name, color } = job_label(job, tables);
-    let (name, color) = (clean(&name), color.unwrap_or(0));
-    let (name, nothing) = (Some(catalogue.text(&name)), catalogue.text(""));
-    catalogue.location(LocationRow { name, function: nothing, file: nothing, line: 0, color })
 }

@@ -3,11 +3,13 @@
 use super::room::SharedRoom;
 use super::things::owner;
 use crate::labels;
+use crate::tracy::gpu::{RED, WITHOUT_TIMES};
 use crate::tracy::strings::{clean, clean_lines};
 use crate::tracy::zones::UNFINISHED;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fields, LocationId, ProcessId, Slice, SliceUpdate, StringId, Tables, TrackId, amend_fields,
+    Fields, GpuJob, GpuJobEnd, GpuZone, LocationId, ProcessId, Slice, SliceUpdate, StringId,
+    Tables, TrackId, amend_fields,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{Catalogue, EndedRow, LocationRow, ZoneWords};
@@ -35,6 +37,8 @@ pub(super) struct LocationKey {
     name: Option<StringId>,
     location: Option<LocationId>,
     color: u32,
+    /// Of zones of GPUs of which nobody told the times.
+    is_untimed: bool,
 }
 
 /// The zones of all tracks.
@@ -63,14 +67,11 @@ impl LiveZones {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
-        // Black is not no colour.
-        let color = slice.color.map_or(0, |color| color.max(1));
-        let key = LocationKey { name: Some(slice.name), location: slice.location, color };
-        let is_new = self.locations.get(key).is_none();
-        let is_shared = is_new && self.has_many_names(slice.location);
-        let key = if is_shared { LocationKey { name: None, ..key } } else { key };
+        let (name, location) = (Some(slice.name), slice.location);
+        let key = LocationKey { name, location, color: shown(slice.color), is_untimed: false };
+        let key = self.with_room(key);
         let location = self.location(key, owner(track, tables), catalogue, tables);
-        let has_own_name = is_shared || slice.number.is_some();
+        let has_own_name = key.name.is_none() || slice.number.is_some();
         let open = self.open.entry(track).or_default();
         open.push(OpenZone {
             name: has_own_name.then_some((slice.name, slice.number)),
@@ -79,6 +80,28 @@ impl LiveZones {
             unfinished: false,
         });
         location
+    }
+
+    /// Where a zone of a GPU was submitted.
+    pub(super) fn of_gpu(
+        &mut self,
+        job: &GpuJob,
+        zone: GpuZone,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> tracy::LocationId {
+        let is_untimed = job.end == GpuJobEnd::Untimed;
+        let color = if is_untimed { RED } else { shown(zone.color) };
+        let (name, location) = (Some(job.name), zone.location);
+        let key = self.with_room(LocationKey { name, location, color, is_untimed });
+        self.location(key, owner(zone.queue, tables), catalogue, tables)
+    }
+
+    /// The same without the name, where zones there have as many as they may have.
+    fn with_room(&mut self, key: LocationKey) -> LocationKey {
+        let is_new = self.locations.get(key).is_none();
+        let is_shared = is_new && self.has_many_names(key.location);
+        if is_shared { LocationKey { name: None, ..key } } else { key }
     }
 
     /// Whether zones there have as many names as they may have; counts one more else.
@@ -100,7 +123,8 @@ impl LiveZones {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
-        self.location(LocationKey { name: None, location, color: 0 }, owner, catalogue, tables)
+        let key = LocationKey { name: None, location, color: 0, is_untimed: false };
+        self.location(key, owner, catalogue, tables)
     }
 
     fn location(
@@ -115,7 +139,12 @@ impl LiveZones {
         }
         let location = {
             let text = |text| clean(tables.strings.get(text)).into_owned();
-            let name = key.name.map(|name| catalogue.text(&text(name)));
+            let name = key.name.map(&text);
+            let name = match key.is_untimed {
+                true => Some(name.unwrap_or_default() + WITHOUT_TIMES),
+                false => name,
+            };
+            let name = name.map(|name| catalogue.text(&name));
             let place = key.location.map(|location| tables.location(location));
             let function = place.map_or_else(String::new, |place| text(place.function));
             let file = place.map_or_else(String::new, |place| text(place.file));
@@ -159,4 +188,9 @@ impl LiveZones {
         let words = ZoneWords { name, text, color };
         (words != ZoneWords::default()).then(|| Box::new(words))
     }
+}
+
+/// 0xRRGGBB as locations have it: black is not no colour.
+fn shown(color: Option<u32>) -> u32 {
+    color.map_or(0, |color| color.max(1))
 }

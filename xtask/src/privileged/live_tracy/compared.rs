@@ -15,6 +15,8 @@ use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 use syscollect_tests::tracy_viewer::{ReceivedSwitch, ReceivedTimeline, StrictViewer};
 
+use super::gpu_zones::GpuZones;
+
 /// The plot that the load sets.
 const PLOT: &str = "turns";
 /// How long names of threads may be on their way, nanoseconds.
@@ -66,6 +68,7 @@ pub(super) struct RecordedEvents {
     locks: Vec<HeldLock>,
     /// Times and values of the plot.
     values: Vec<(i64, u64)>,
+    gpu_zones: GpuZones,
 }
 
 impl RecordedEvents {
@@ -79,8 +82,8 @@ impl RecordedEvents {
 impl Exporter for RecordedEvents {
     type Error = Infallible;
 
-    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        let time = time.0 as i64;
+    fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        let time = at.0 as i64;
         let tid = |thread: ThreadId| tables.thread(thread).tid;
         match event {
             Event::Switch(switch) => {
@@ -126,6 +129,7 @@ impl Exporter for RecordedEvents {
                 let lock = tables.strings.get(tables.lock(event.lock).name).to_owned();
                 self.locks.push(HeldLock { time, thread: tid(event.thread), lock, obtains });
             }
+            Event::GpuJob(_, job) => self.gpu_zones.add(at, job, tables),
             Event::Counter(track, value)
                 if tables.strings.get(tables.track(*track).name) == PLOT =>
             {
@@ -161,13 +165,14 @@ pub(super) struct ComparedCounts {
     messages: usize,
     locks: usize,
     values: usize,
+    gpu_zones: usize,
 }
 
 impl fmt::Display for ComparedCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { switches, zones, messages, locks, values } = self;
+        let Self { switches, zones, messages, locks, values, gpu_zones } = self;
         write!(f, "{switches} switches, {zones} zones, {messages} messages, ")?;
-        write!(f, "{locks} steps of locks and {values} values of plots")
+        write!(f, "{locks} steps of locks, {values} values of plots and {gpu_zones} zones of GPUs")
     }
 }
 
@@ -217,8 +222,10 @@ pub(super) fn compare(viewer: &StrictViewer, file: &RecordedEvents) -> Result<Co
     let values = file.values.iter().filter(|(time, _)| span.has(*time));
     counts.values = same("value", told.collect(), values.copied().collect())?;
     counts.messages = compare_messages(seen, span, file)?;
-    let ComparedCounts { switches, zones, messages, locks, values } = counts;
-    let least = [switches / 1_000, zones / 1_000, messages / 10, locks / 100, values / 100];
+    counts.gpu_zones = file.gpu_zones.compare(seen, joined)?;
+    let ComparedCounts { switches, zones, messages, locks, values, gpu_zones } = counts;
+    let rare = [messages / 10, locks / 100, values / 100, gpu_zones / 1_000];
+    let least = [&[switches / 1_000, zones / 1_000], &rare[..]].concat();
     ensure!(!least.contains(&0), "only {counts} were compared");
     Ok(counts)
 }

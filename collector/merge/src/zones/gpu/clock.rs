@@ -86,25 +86,18 @@ impl GpuClock {
     ) -> Option<Self> {
         let work = work.into_iter();
         let first = work.clone().min_by_key(|work| work.submitted)?;
-        let gpu = i128::from(first.gpu[0]);
-        let guess = ClockPoint { host: first.submitted, gpu, deviation: 0 };
-        let mut clock = Self { format, points: vec![guess], refused: 0 };
-        let (mut earliest, mut latest) = (f64::MIN, f64::MAX);
-        let mut passed = 0;
-        for WorkBounds { submitted, gpu, told } in work {
-            let [began, ended] = clock.unwrapped(gpu, submitted);
-            passed = passed.max(submitted - guess.host);
-            let distance = |host: u64, gpu: i128| {
-                host as f64 - guess.host as f64 - (gpu - guess.gpu) as f64 * format.host_ticks
-            };
-            earliest = earliest.max(distance(submitted, began));
-            latest = latest.min(distance(told, ended));
-        }
-        let host = offset(guess.host, earliest);
-        // What binds it may be any of them, and the clock drifts from one to the other.
-        let deviation = (latest - earliest).abs() + passed as f64 * UNKNOWN_DRIFT;
-        clock.points[0] = ClockPoint { host, deviation: deviation as u64, ..guess };
-        Some(clock)
+        let mut fit = ClockFit::new(format, first);
+        work.for_each(|work| fit.add(work));
+        Some(fit.clock())
+    }
+
+    /// Both clocks were read once more; of the readings so many are kept. Whether it makes sense.
+    pub(super) fn read(&mut self, reading: ClockReading, most: usize) -> bool {
+        let refused = self.refused;
+        self.add(reading);
+        let beyond = self.points.len().saturating_sub(most);
+        self.points.drain(..beyond);
+        self.refused == refused
     }
 
     /// Readings that were left out because a clock did not grow.
@@ -191,6 +184,49 @@ impl GpuClock {
         } else {
             0.0
         }
+    }
+}
+
+/// What work alone tells of a GPU's clock, so far.
+#[derive(Clone, Debug)]
+pub(super) struct ClockFit {
+    /// As if the first work had begun when it was submitted.
+    guess: GpuClock,
+    /// How much later than that it is at least, and at most, ticks of the host.
+    earliest: f64,
+    latest: f64,
+    /// How long after the first work the last was submitted.
+    pub(super) passed: u64,
+}
+
+impl ClockFit {
+    /// Of no work but where the first lies.
+    pub(super) fn new(format: TickFormat, first: WorkBounds) -> Self {
+        let WorkBounds { submitted: host, gpu: [began, _], .. } = first;
+        let point = ClockPoint { host, gpu: began.into(), deviation: 0 };
+        let guess = GpuClock { format, points: vec![point], refused: 0 };
+        Self { guess, earliest: f64::MIN, latest: f64::MAX, passed: 0 }
+    }
+
+    pub(super) fn add(&mut self, WorkBounds { submitted, gpu, told }: WorkBounds) {
+        let [began, ended] = self.guess.unwrapped(gpu, submitted);
+        let first = self.guess.points[0];
+        self.passed = self.passed.max(submitted.saturating_sub(first.host));
+        let distance = |host: u64, gpu: i128| {
+            let passed = (gpu - first.gpu) as f64 * self.guess.format.host_ticks;
+            host as f64 - first.host as f64 - passed
+        };
+        self.earliest = self.earliest.max(distance(submitted, began));
+        self.latest = self.latest.min(distance(told, ended));
+    }
+
+    pub(super) fn clock(&self) -> GpuClock {
+        let mut clock = self.guess.clone();
+        let host = offset(clock.points[0].host, self.earliest);
+        // What binds it may be any of them, and the clock drifts from one to the other.
+        let deviation = (self.latest - self.earliest).abs() + self.passed as f64 * UNKNOWN_DRIFT;
+        clock.points[0] = ClockPoint { host, deviation: deviation as u64, ..clock.points[0] };
+        clock
     }
 }
 

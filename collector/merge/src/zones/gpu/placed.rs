@@ -3,8 +3,8 @@
 use super::clock::{ClockReading, GpuClock, TickFormat, WorkBounds};
 use super::rows::{NestedRow, NestedRows};
 use super::written::{
-    JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenContext, WrittenGpuWork,
-    ZONE_BYTES, join,
+    JoinedZone, NumberedContext, SubmittedZone, ToldTimes, WrittenCalibration, WrittenContext,
+    WrittenGpuWork, ZONE_BYTES, join,
 };
 use crate::engine::Engine;
 use crate::tasks::TaskHistory;
@@ -25,7 +25,7 @@ use syscollect_zone_protocol::HostClock;
 
 /// Times that lie so far outside of what can be, beyond what is known of their error, are counted:
 /// 1 ms.
-const TOLERANCE_SECONDS: f64 = 1e-3;
+pub(super) const TOLERANCE_SECONDS: f64 = 1e-3;
 
 /// A zone of a GPU, at its end.
 #[derive(Clone, Debug)]
@@ -33,25 +33,25 @@ pub(crate) struct PlacedGpuZone {
     /// Of its end; where it has no times, of the end of its submission.
     pub(crate) ticks: u64,
     /// The program's number.
-    client: u32,
+    pub(super) client: u32,
     /// The context's number in the program's log.
     context: u32,
     /// Its own.
-    number: u32,
+    pub(super) number: u32,
     location: u32,
     tid: u32,
-    row: u16,
-    depth: u16,
+    pub(super) row: u16,
+    pub(super) depth: u16,
     /// Who submitted it, where that thread is known.
     thread: Option<ThreadId>,
-    submitted: u64,
+    pub(super) submitted: u64,
     /// When its submission ended, where that is known.
     submission_ended: Option<u64>,
     /// When the GPU began with it.
-    began: Option<u64>,
+    pub(super) began: Option<u64>,
     /// How wrong the GPU's times may be, nanoseconds.
     deviation: u64,
-    attribute_words: Box<[u64]>,
+    pub(super) attribute_words: Box<[u64]>,
 }
 
 // What is written is bounded by what it takes here.
@@ -65,12 +65,12 @@ pub(crate) struct GpuPlacing<'a> {
 }
 
 /// When the GPU did it, in the host's ticks.
-struct HostSpan {
-    span: [u64; 2],
+pub(super) struct HostSpan {
+    pub(super) span: [u64; 2],
     /// Ticks.
-    deviation: u64,
+    pub(super) deviation: u64,
     /// It is nothing that can be.
-    is_impossible: bool,
+    pub(super) is_impossible: bool,
 }
 
 /// Zones in order of their ends, and what came to nothing.
@@ -143,18 +143,9 @@ impl ContextPlacing<'_> {
 
     /// By readings; where there are none, by the zones, which are sorted.
     fn gpu_clock(&self, of: &WrittenContext) -> Option<GpuClock> {
-        let per_second = self.placing.clock.ticks_per_second();
-        let tick_seconds = self.context.tick_femtoseconds as f64 * 1e-15;
-        let bits = self.context.tick_bits;
-        let format = TickFormat { host_ticks: tick_seconds * per_second, bits };
-        let readings = of.calibrations.iter().filter_map(|read| {
-            let host = match read.clock {
-                HostClock::Ticks => self.clock.anywhere(read.host)?,
-                HostClock::Monotonic => self.placing.clock.ticks_at_monotonic(read.host).0,
-            };
-            let deviation = (f64::from(read.deviation) * 1e-9 * per_second) as u64;
-            Some(ClockReading { host, gpu: read.gpu, deviation })
-        });
+        let map = self.placing.clock;
+        let format = tick_format(self.context, map);
+        let readings = of.calibrations.iter().filter_map(|read| reading(*read, &self.clock, map));
         GpuClock::calibrated(format, readings.collect()).or_else(|| {
             let work = of.joined().filter_map(|zone| {
                 let times = zone.times?;
@@ -167,30 +158,46 @@ impl ContextPlacing<'_> {
 
     /// A zone that has no row yet.
     fn placed(&self, zone: JoinedZone<SubmittedZone>, span: Option<HostSpan>) -> PlacedGpuZone {
-        let JoinedZone { zone, submission_ended, .. } = zone;
-        let per_second = self.placing.clock.ticks_per_second();
-        let deviation = span.as_ref().map_or(0, |span| span.deviation);
-        PlacedGpuZone {
-            ticks: span.as_ref().map_or(submission_ended.unwrap_or(zone.ticks), |of| of.span[1]),
-            client: self.client,
-            context: self.number,
-            number: zone.number,
-            location: zone.location,
-            tid: zone.tid,
-            row: 0,
-            depth: 0,
-            thread: None,
-            submitted: zone.ticks,
-            submission_ended,
-            began: span.map(|of| of.span[0]),
-            deviation: (deviation as f64 * 1e9 / per_second) as u64,
-            attribute_words: zone.attribute_words,
-        }
+        let of = NumberedGpu { client: self.client, context: self.number };
+        PlacedGpuZone::new(of, zone, span, self.placing.clock)
     }
 }
 
+/// Which context of which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct NumberedGpu {
+    /// The program's number.
+    pub(super) client: u32,
+    /// The context's in the program's log.
+    pub(super) context: u32,
+}
+
+/// How long a context's ticks are in those of the host.
+pub(super) fn tick_format(context: GpuContext, map: &ClockMap) -> TickFormat {
+    let tick_seconds = context.tick_femtoseconds as f64 * 1e-15;
+    TickFormat { host_ticks: tick_seconds * map.ticks_per_second(), bits: context.tick_bits }
+}
+
+/// A reading of both clocks in the host's ticks; `None` where the program's have no meaning.
+pub(super) fn reading(
+    read: WrittenCalibration,
+    clock: &ProgramClock,
+    map: &ClockMap,
+) -> Option<ClockReading> {
+    let host = match read.clock {
+        HostClock::Ticks => clock.anywhere(read.host)?,
+        HostClock::Monotonic => map.ticks_at_monotonic(read.host).0,
+    };
+    let deviation = (f64::from(read.deviation) * 1e-9 * map.ticks_per_second()) as u64;
+    Some(ClockReading { host, gpu: read.gpu, deviation })
+}
+
 /// When the GPU did it: not before it was submitted, and not later than it was told.
-fn span(clock: &GpuClock, zone: &JoinedZone<SubmittedZone>, tolerance: u64) -> Option<HostSpan> {
+pub(super) fn span(
+    clock: &GpuClock,
+    zone: &JoinedZone<SubmittedZone>,
+    tolerance: u64,
+) -> Option<HostSpan> {
     let ToldTimes { gpu, ticks: told, .. } = zone.times?;
     let submitted = zone.zone.ticks;
     let told = told.max(submitted);
@@ -229,17 +236,50 @@ pub(crate) fn find_threads(
 }
 
 impl PlacedGpuZone {
+    /// A zone that has no row yet.
+    pub(super) fn new(
+        of: NumberedGpu,
+        zone: JoinedZone<SubmittedZone>,
+        span: Option<HostSpan>,
+        map: &ClockMap,
+    ) -> Self {
+        let JoinedZone { zone, submission_ended, .. } = zone;
+        let deviation = span.as_ref().map_or(0, |span| span.deviation);
+        Self {
+            ticks: span.as_ref().map_or(submission_ended.unwrap_or(zone.ticks), |of| of.span[1]),
+            client: of.client,
+            context: of.context,
+            number: zone.number,
+            location: zone.location,
+            tid: zone.tid,
+            row: 0,
+            depth: 0,
+            thread: None,
+            submitted: zone.ticks,
+            submission_ended,
+            began: span.map(|of| of.span[0]),
+            deviation: (deviation as f64 * 1e9 / map.ticks_per_second()) as u64,
+            attribute_words: zone.attribute_words,
+        }
+    }
+
+    /// The same with who submitted it.
+    pub(super) fn by(self, thread: ThreadId) -> Self {
+        Self { thread: Some(thread), ..self }
+    }
+
     /// In order of their ends. Of those that end together, what lies within comes first.
-    fn order(&self) -> impl Ord + use<> {
+    pub(super) fn order(&self) -> impl Ord + use<> {
         let Self { ticks, depth, client, context, began, number, .. } = *self;
         (ticks, Reverse(depth), client, context, began, number)
     }
 
-    /// Emits it: its end is now.
+    /// Emits it: its end is now, or was before, where that is told `later`.
     pub(crate) fn emit(
         &self,
         engine: &mut Engine<'_>,
         references: &mut ZoneReferences,
+        later: bool,
     ) -> Result<(), Stopped> {
         let client = self.client;
         let log = references.known.logs.get(client);
@@ -266,10 +306,17 @@ impl PlacedGpuZone {
         let times = [Some(self.submitted), self.submission_ended, self.began];
         let [submitted, submission_ended, started] =
             times.map(|ticks| ticks.map(|ticks| engine.time(ticks).min(engine.now())));
+        let ended = later.then(|| engine.time(self.ticks).min(engine.now()));
         let end = match self.began {
             Some(_) => GpuJobEnd::Finished,
             None => GpuJobEnd::Untimed,
         };
+        let scope = Scope::Process(engine.tables.thread(thread).process);
+        let track = Track { scope, name: context.name, kind: TrackKind::GpuQueue };
+        // A program has fewer contexts than its log has words.
+        let key = u64::from(client) << 40 ^ u64::from(self.context) << 8;
+        let queue = engine.track(track.clone(), key);
+        let track = engine.track(track, key | u64::from(self.row));
         let job = GpuJob {
             thread: Some(thread),
             submitted,
@@ -277,6 +324,7 @@ impl PlacedGpuZone {
             end,
             fields: slice.fields,
             zone: Some(GpuZone {
+                queue,
                 depth: self.depth.into(),
                 row: self.row.into(),
                 number: slice.number,
@@ -284,14 +332,10 @@ impl PlacedGpuZone {
                 color: slice.color,
                 stack: slice.stack,
                 submission_ended,
+                ended,
             }),
             ..GpuJob::named(slice.name)
         };
-        let scope = Scope::Process(engine.tables.thread(thread).process);
-        let track = Track { scope, name: context.name, kind: TrackKind::GpuQueue };
-        // A program has fewer contexts than its log has words.
-        let key = u64::from(client) << 40 ^ u64::from(self.context) << 8 | u64::from(self.row);
-        let track = engine.track(track, key);
         engine.occurred(EventType::GpuJob);
         engine.emit(&Event::GpuJob(track, Box::new(job)))
     }

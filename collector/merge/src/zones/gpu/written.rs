@@ -13,7 +13,7 @@ use syscollect_store::Producer;
 use syscollect_zone_protocol::{GpuEvent, HostClock};
 
 /// Contexts of one program that are told apart; a program may announce as many as it likes.
-const MOST_CONTEXTS: usize = 256;
+pub(super) const MOST_CONTEXTS: usize = 256;
 /// Bytes that zones take where they take most: room for a million and more with times.
 const MOST_BYTES: usize = 320 << 20;
 /// What a context takes beside what is written of it, bytes.
@@ -120,13 +120,7 @@ impl WrittenGpuWork {
 
     /// Takes in an event.
     pub(crate) fn add(&mut self, group: GpuGroup<'_>, event: GpuEvent) {
-        let number = match event {
-            GpuEvent::ZoneBegin { zone, .. }
-            | GpuEvent::ZoneEnd { zone }
-            | GpuEvent::Times { zone, .. }
-            | GpuEvent::NoTimes { zone } => zone.context,
-            GpuEvent::Calibration { context, .. } => context,
-        };
+        let number = context_of(event);
         let Self { contexts, losses, shares } = self;
         let client = group.owner.client;
         let known = contexts.get(&client);
@@ -172,6 +166,17 @@ impl WrittenGpuWork {
     /// So many items of the program mean nothing.
     pub(super) fn refuse(&mut self, client: u32, items: usize) {
         self.losses.refuse(client, items);
+    }
+}
+
+/// The number of the context that an event is of.
+pub(super) fn context_of(event: GpuEvent) -> u32 {
+    match event {
+        GpuEvent::ZoneBegin { zone, .. }
+        | GpuEvent::ZoneEnd { zone }
+        | GpuEvent::Times { zone, .. }
+        | GpuEvent::NoTimes { zone } => zone.context,
+        GpuEvent::Calibration { context, .. } => context,
     }
 }
 
