@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut session = Session::with_limits(Host::default(), 1, limits);
     let catalogue = &mut session.catalogue;
     let [label, name, process] = ["a / b", "b", "a"].map(Box::from);
-    catalogue.name_thread(1, ThreadRow { label, name, process, pid: 1 });
+    catalogue.name_thread(1, ThreadRow { label, name, process, pid: 1, is_quiet: false });
     let text = catalogue.text("work");
     let place = LocationRow { name: Some(text), function: text, file: text, line: 1, color: 0 };
     let location = catalogue.location(place);

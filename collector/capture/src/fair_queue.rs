@@ -410,7 +410,7 @@ impl ProcessUsers {
 }
 
 /// Who pays for what a process takes; `None` if it has ended.
-pub(crate) fn payer_of(pid: u32) -> Option<u32> {
+pub fn payer_of(pid: u32) -> Option<u32> {
     payer_below(Path::new("/"), pid)
 }
 

@@ -96,6 +96,7 @@ pub use descriptor_passing::{
     send_at_once,
 };
 pub use error::CaptureError;
+pub use fair_queue::payer_of;
 pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]
 pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};

@@ -2,9 +2,10 @@
 //! theirs from the process that has the id when the first value is told.
 
 use crate::engine::{CaptureEngine, Engine};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    CpuId, Event, MachineId, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
+    CpuId, Event, Forgotten, MachineId, ProcessId, Scope, StringId, Tables, Track, TrackId,
+    TrackKind, Unit,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::CounterRecord;
@@ -68,11 +69,14 @@ pub(crate) struct Counters {
     /// Tracks of those of processes, by number; `None` where the process has ended.
     tracks: FxHashMap<u64, Option<TrackId>>,
     by_process: FxHashMap<ProcessId, Vec<(u64, TrackId)>>,
+    /// Those whose process had ended when it was last forgotten.
+    ended: FxHashSet<u64>,
 }
 
 impl Counters {
     pub(crate) fn new(table: CounterTable) -> Self {
-        Self { table, tracks: FxHashMap::default(), by_process: FxHashMap::default() }
+        let (tracks, by_process, ended) = Default::default();
+        Self { table, tracks, by_process, ended }
     }
 
     /// A value of a counter.
@@ -109,6 +113,21 @@ impl Counters {
         self.tracks.insert(number, Some(track));
         self.by_process.entry(process).or_default().push((number, track));
         Some(Some(track))
+    }
+
+    /// Forgets counters of processes that are gone.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten) {
+        let gone: Vec<u64> =
+            self.tracks.iter().filter(|(_, track)| track.is_none()).map(|(of, _)| *of).collect();
+        // Whoever tells of one that has ended tells soon after.
+        for number in gone {
+            if !self.ended.insert(number) {
+                self.ended.remove(&number);
+                self.tracks.remove(&number);
+                self.table.of_processes.remove(&number);
+            }
+        }
+        self.by_process.retain(|process, _| !forgotten.processes.contains(process));
     }
 
     /// The process ends, and what it had with it: whoever asks for it asks later.

@@ -6,14 +6,17 @@ use crate::open::End;
 use crate::stacks::{EventStacks, Resolved, Resolver, StackCache};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    CpuId, Event, Lane, Location, LocationId, LockId, LossCause, ProcessId, StringId, Tables,
-    ThreadId, Ticks, Time, TrackId,
+    CpuId, Event, Forgotten, Lane, Location, LocationId, LockId, LossCause, ProcessId, StringId,
+    Tables, ThreadId, Ticks, Time, TrackId,
 };
 use syscollect_playback::{AddedRows, Stopped};
+use syscollect_store::{Producer, ProducerShares};
 
 /// Names that events may bring along and that become strings: more are not
 /// kept, so that memory does not grow with events.
 const MOST_NEW_NAMES: usize = 1 << 18;
+/// Places in the source that came with events and are kept while recording.
+const MOST_NEW_LOCATIONS: usize = 1 << 16;
 /// Threads that nothing announced and that get a row.
 const MOST_UNANNOUNCED: usize = 1 << 18;
 
@@ -38,24 +41,67 @@ pub(crate) struct CaptureState {
 }
 
 /// Rows for what came with events. Kept, so that playing again finds them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct NewRows {
     /// Locks by their number in the program's log.
     pub(crate) locks: FxHashMap<(ProgramId, u32), LockId>,
     pub(crate) locations: FxHashMap<Location, LocationId>,
     /// How many names became strings.
     names: usize,
+    /// While recording: how many of these are of whom, since the last time they were forgotten.
+    shares: Option<ProducerShares>,
+    /// Whose names come now.
+    pub(crate) producer: Producer,
+}
+
+/// Nobody in particular.
+pub(crate) const NOBODY: Producer = Producer { user: u32::MAX, program: NO_CLIENT };
+
+impl Default for NewRows {
+    fn default() -> Self {
+        let (locks, locations, names, shares) = Default::default();
+        Self { locks, locations, names, shares, producer: NOBODY }
+    }
 }
 
 impl NewRows {
+    /// From now on users have shares, as names are forgotten that nothing has any more.
+    pub(crate) fn share(&mut self) {
+        self.shares = Some(ProducerShares::default());
+    }
+
+    /// Forgets what is of processes that are gone. Names that are needed have a place elsewhere.
+    pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
+        self.locks.retain(|(program, _), _| !forgotten.processes.contains(&program.process));
+        if self.locations.len() > MOST_NEW_LOCATIONS {
+            self.locations.clear();
+        }
+        self.locations.values().for_each(|location| forgotten.uses_location(*location));
+        self.names = 0;
+        self.shares = self.shares.as_ref().map(|_| ProducerShares::default());
+    }
+
+    /// Whether another name may become a string.
+    fn has_room(&self) -> bool {
+        let free = MOST_NEW_NAMES.saturating_sub(self.names);
+        match &self.shares {
+            None => free > 0,
+            Some(shares) => shares.room_for(self.producer, free) > 0,
+        }
+    }
+
     /// A name that came with an event, as a string, unless there are too many.
     pub(crate) fn name(&mut self, name: &str, tables: &mut Tables) -> Option<StringId> {
-        if self.names >= MOST_NEW_NAMES {
-            return None;
+        if !self.has_room() {
+            return tables.strings.find(name).filter(|_| self.shares.is_some());
         }
         let before = tables.strings.len();
-        let id = tables.strings.intern(name);
-        self.names += tables.strings.len() - before;
+        let id = tables.strings.intern_passing(name);
+        let new = tables.strings.len() - before;
+        self.names += new;
+        if let Some(shares) = self.shares.as_mut().filter(|_| new > 0) {
+            shares.add(self.producer, new);
+        }
         Some(id)
     }
 }
@@ -119,6 +165,23 @@ impl LaneState {
     /// Of which nothing was played; `cpu` is the one of its records.
     pub(crate) fn new(lane: Lane, cpu: CpuId) -> Self {
         Self { lane, cpu, current: None, stacks: StackCache::default(), last: None, writer: None }
+    }
+
+    /// Forgets threads that are gone, and stacks where more than so many are remembered.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten, most_stacks: usize) {
+        let Forgotten { threads, processes, .. } = forgotten;
+        self.current = self.current.filter(|thread| !threads.contains(thread));
+        self.writer = self.writer.filter(|writer| {
+            !threads.contains(&writer.thread) && !processes.contains(&writer.program.process)
+        });
+        if self.stacks.len() > most_stacks {
+            self.forget_stacks();
+        }
+    }
+
+    /// Forgets which stacks its events had.
+    pub(crate) fn forget_stacks(&mut self) {
+        self.stacks.forget();
     }
 }
 

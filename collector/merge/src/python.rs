@@ -1,6 +1,6 @@
 //! Python frames, put in their places among those of machine code.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use syscollect_model::Lane;
 use syscollect_playback::PythonCodes;
@@ -56,6 +56,21 @@ impl SentCodes {
         // An id is given out once; another one could only be damage.
         self.codes.entry((lane, pid, header.id)).or_insert(sent);
         true
+    }
+
+    /// Forgets those of processes that are not held.
+    pub(crate) fn forget(&mut self, mut is_held: impl FnMut(u32) -> bool) {
+        self.codes.retain(|(_, pid, _), _| is_held(*pid));
+    }
+
+    /// The rows that are needed.
+    pub(crate) fn rows(&self) -> FxHashSet<u32> {
+        self.codes.values().map(|code| code.row).collect()
+    }
+
+    /// The rows have other numbers.
+    pub(crate) fn renumber(&mut self, rows: &FxHashMap<u32, u32>) {
+        self.codes.retain(|_, code| rows.get(&code.row).map(|row| code.row = *row).is_some());
     }
 
     /// The code object of a word of a stack.

@@ -1,7 +1,9 @@
 //! Stack definitions, and the stacks that events refer to.
 
+mod forgetting;
 mod resolver;
 
+pub(crate) use self::forgetting::{ANEW_SECONDS, StacksLeft};
 pub(crate) use self::resolver::{EventStacks, Resolved, Resolver, StackCache};
 use crate::python::{RawFrame, SentCodes, machine_frames};
 use crate::stack_shares::{STACK, StackShares};
@@ -25,6 +27,8 @@ pub(crate) struct StackRange {
     count: u32,
     /// Whose it is.
     pid: u32,
+    /// When it was sent.
+    sent: Ticks,
     kernel: bool,
     /// Why outer frames are missing, if they are.
     truncated: Option<StackCut>,
@@ -371,14 +375,14 @@ impl Stacks {
         });
         if let Some(same) = same.copied() {
             self.pool.truncate(start);
-            return Some(StackRange { pid, ..same });
+            return Some(StackRange { pid, sent: at, ..same });
         }
         let count = code.len() as u32;
         for located in code {
             self.locator.code.count_use(*located);
         }
         self.shares.frames.take(pid, u64::from(count) + STACK);
-        let defined = StackRange { start: start as u32, count, pid, kernel, truncated };
+        let defined = StackRange { start: start as u32, count, pid, sent: at, kernel, truncated };
         self.same.insert(hasher.finish(), defined);
         Some(defined)
     }

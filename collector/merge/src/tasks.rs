@@ -8,8 +8,8 @@ use crate::mappings::text;
 use crate::sleepers::{Sleeper, Sleepers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, SignalExit, StringId, Tables,
-    Thread, ThreadId, Ticks, Time, is_crash_signal, signal_name,
+    AddressSpaces, ClockMap, Forgotten, Lane, MachineId, Process, ProcessId, SignalExit, StringId,
+    Tables, Thread, ThreadId, Ticks, Time, is_crash_signal, signal_name,
 };
 use syscollect_playback::{LifecycleEvent, unknown_name};
 use syscollect_records::{RecordKind, TaskRecord};
@@ -148,6 +148,49 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
+    /// Whether a row is the thread that has its id now, and lives.
+    pub(crate) fn is_living(&self, thread: ThreadId, row: &Thread) -> bool {
+        let known = self.threads.get(&row.tid);
+        known.is_some_and(|known| known.thread == thread && !known.ended)
+    }
+
+    /// Whether a row is the process that has its id now, as far as is known.
+    pub(crate) fn is_current(&self, process: ProcessId, row: &Process) -> bool {
+        row.end.is_none() && self.processes.get(&row.pid) == Some(&process)
+    }
+
+    /// Whether somebody of whom something is known has the id of a process.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// Since which ticks the program runs of a process of which something is known.
+    pub(crate) fn runs_since(&self, pid: u32) -> Option<u64> {
+        self.has_process(pid).then(|| self.resets.get(&pid).copied().unwrap_or(0))
+    }
+
+    /// Forgets threads and processes that are gone, and says which names are needed.
+    pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
+        let Forgotten { threads, processes, .. } = &*forgotten;
+        self.threads.retain(|_, known| !threads.contains(&known.thread));
+        self.processes.retain(|_, process| !processes.contains(process));
+        self.living.retain(|process, _| !processes.contains(process));
+        self.headless.retain(|process| !processes.contains(process));
+        self.named.retain(|thread| !threads.contains(thread));
+        self.names_read.retain(|thread, _| !threads.contains(thread));
+        self.renamed.retain(|thread, _| !threads.contains(thread));
+        let Self { resets, processes, .. } = self;
+        resets.retain(|pid, _| processes.contains_key(pid));
+        self.renamed.values().for_each(|name| forgotten.uses(*name));
+    }
+
+    /// What is held of them.
+    pub(crate) fn held(&self) -> usize {
+        let Self { threads, processes, living, headless, named, .. } = self;
+        let rows = threads.len() + processes.len() + living.len() + headless.len() + named.len();
+        rows + self.names_read.len() + self.renamed.len() + self.resets.len()
+    }
+
     pub(crate) fn new(machine: MachineId) -> Self {
         Self { machine, ..Self::default() }
     }
@@ -237,7 +280,11 @@ impl TaskBuilder<'_> {
             .or(known.threads.first())
             .map_or_else(|| unknown_name(known.pid), |thread| thread.name.clone());
         let process = match self.tasks.processes.get(&known.pid) {
-            Some(process) => *process,
+            Some(process) => {
+                let process = *process;
+                self.name_unknown(process, &name);
+                process
+            }
             None => self.add_process(known.pid, Some(known.parent_pid), &name, None),
         };
         let row = &mut self.tables.processes[process.index()];
@@ -253,6 +300,14 @@ impl TaskBuilder<'_> {
                 self.tasks.history.initial.push((thread.tid, id));
             }
             self.add_sleeper(known, thread);
+        }
+    }
+
+    /// A process of which only threads were heard of has this name.
+    fn name_unknown(&mut self, process: ProcessId, name: &str) {
+        let row = &mut self.tables.processes[process.index()];
+        if self.tables.strings.get(row.name) == unknown_name(row.pid) {
+            row.name = self.tables.strings.intern_passing(name);
         }
     }
 
@@ -363,7 +418,7 @@ impl TaskBuilder<'_> {
             self.event(ticks, LifecycleEvent::ProcessStart(process));
         }
         self.event(ticks, LifecycleEvent::ThreadStart(thread));
-        let name = self.tables.strings.intern(name);
+        let name = self.tables.strings.intern_passing(name);
         self.tasks.named.insert(thread);
         self.event(ticks, LifecycleEvent::ThreadName(thread, name));
     }
@@ -377,7 +432,7 @@ impl TaskBuilder<'_> {
         };
         let process = self.tables.thread(thread).process;
         let comm = text(&record.comm);
-        let name = self.tables.strings.intern(&comm);
+        let name = self.tables.strings.intern_passing(&comm);
         let row = &mut self.tables.processes[process.index()];
         row.command_line.clear();
         row.kernel = false;
@@ -427,7 +482,7 @@ impl TaskBuilder<'_> {
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
             // who came after; the name in the record is certain.
-            let name = self.tables.strings.intern(&comm);
+            let name = self.tables.strings.intern_passing(&comm);
             self.tables.rename(thread, name);
         }
         let thread = self.existing(ticks, record);
@@ -487,7 +542,7 @@ impl TaskBuilder<'_> {
 
     fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
         self.first_name(ticks, thread);
-        let id = self.tables.strings.intern(name);
+        let id = self.tables.strings.intern_passing(name);
         self.tasks.renamed.insert(thread, id);
         self.event(ticks, LifecycleEvent::ThreadName(thread, id));
     }
@@ -552,7 +607,7 @@ impl TaskBuilder<'_> {
         name: &str,
         start: Option<Time>,
     ) -> ProcessId {
-        let name = self.tables.strings.intern(name);
+        let name = self.tables.strings.intern_passing(name);
         let row = Process::named(self.tasks.machine, pid, name);
         let id = self.tables.add_process(Process { parent_pid, start, ..row });
         self.tasks.processes.insert(pid, id);
@@ -567,7 +622,7 @@ impl TaskBuilder<'_> {
         start: Option<Time>,
         observed: bool,
     ) -> ThreadId {
-        let name = self.tables.strings.intern(name);
+        let name = self.tables.strings.intern_passing(name);
         let thread = self.tables.add_thread(Thread { start, ..Thread::named(tid, process, name) });
         *self.tasks.living.entry(process).or_default() += 1;
         let before = self.tasks.threads.insert(tid, KnownThread { thread, observed, ended: false });

@@ -3,6 +3,7 @@
 use crate::{BuildId, ModuleKind, Ticks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An executable mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +99,45 @@ impl Vdso {
         } else if self.build_id.is_empty() {
             self.build_id = mapping.build_id.clone();
         }
+    }
+}
+
+/// Mappings that processes are given of others that are forgotten, at a time.
+const MOST_COPIED: usize = 1 << 18;
+
+/// What a process has of the one that forked it.
+struct Inherited {
+    pid: u32,
+    /// When it was forked.
+    at: Ticks,
+    mappings: Vec<Mapping>,
+    is_complete: bool,
+}
+
+/// Forgets mappings of before a time behind which another lies by then, in the same place or a
+/// larger one. They are in order of time.
+fn forget_hidden(list: &mut Vec<Mapping>, until: Ticks) {
+    if list.len() < 2 {
+        return;
+    }
+    // The end of what lies over each beginning, the later ones first.
+    let mut above = BTreeMap::<u64, u64>::new();
+    let mut stays = vec![true; list.len()];
+    for (mapping, stays) in list.iter().zip(&mut stays).rev() {
+        if mapping.since > until {
+            continue;
+        }
+        let hides = |(_, end): (&u64, &u64)| *end >= mapping.end;
+        *stays = !above.range(..=mapping.start).next_back().is_some_and(hides);
+        if *stays {
+            let end = above.entry(mapping.start).or_default();
+            *end = mapping.end.max(*end);
+        }
+    }
+    let mut stays = stays.into_iter();
+    list.retain(|_| stays.next().unwrap_or(true));
+    if list.capacity() > 4 * list.len() {
+        list.shrink_to_fit();
     }
 }
 
@@ -266,6 +306,110 @@ impl AddressSpaces {
         mappings + resets
     }
 
+    /// Nobody asks for a time before `until` any more, nor for processes that are not `held`:
+    /// forgets what these had, and what others had before. Epochs count anew.
+    pub fn forget_before(&mut self, until: Ticks, held: impl Fn(u32) -> bool) {
+        let inherited = self.inherited_by(until, &held);
+        let Self { mappings, resets, listed, .. } = self;
+        resets.retain(|pid, list| {
+            let last = list.partition_point(|(at, _)| *at <= until);
+            list.drain(..last.saturating_sub(1));
+            held(*pid)
+        });
+        mappings.retain(|pid, list| {
+            let began = resets.get(pid).and_then(|list| list.first());
+            if let Some((began, _)) = began.filter(|(began, _)| *began <= until) {
+                list.retain(|mapping| mapping.since >= *began);
+            }
+            forget_hidden(list, until);
+            held(*pid) && !list.is_empty()
+        });
+        listed.retain(|pid, list| {
+            list.retain(|mapping| mapping.since > until);
+            held(*pid) && !list.is_empty()
+        });
+        self.vdso.to_be_completed.retain(|pid| held(*pid));
+        for Inherited { pid, at, mappings, is_complete } in inherited {
+            // Those that a process noted at the beginning are of 0.
+            let since = if is_complete { Ticks(0) } else { at };
+            let own = self.mappings.entry(pid).or_default();
+            let copied = mappings.into_iter().map(|mapping| Mapping { pid, since, ..mapping });
+            own.splice(0..0, copied);
+            if let Some(list) = self.resets.get_mut(&pid) {
+                list.remove(0);
+            }
+        }
+        self.resets.retain(|_, list| !list.is_empty());
+    }
+
+    /// What processes that are held have of others, of which that is going to be forgotten.
+    fn inherited_by(&self, until: Ticks, held: &impl Fn(u32) -> bool) -> Vec<Inherited> {
+        let last_reset = |pid: u32| {
+            let list = self.resets.get(&pid)?;
+            list.iter().rev().find(|(at, _)| *at <= until).copied()
+        };
+        let forked = self.resets.keys().filter(|pid| held(**pid)).filter_map(|pid| {
+            let (at, from) = last_reset(*pid)?;
+            let parent = from?;
+            // As long as the other runs the same program, it is looked for there.
+            let is_there = held(parent) && last_reset(parent).is_none_or(|(reset, _)| reset <= at);
+            (!is_there).then_some((*pid, at, parent))
+        });
+        let mut forked: Vec<(u32, Ticks, u32)> = forked.collect();
+        // Where there is no room for all, those with most have nothing.
+        forked.sort_by_key(|(_, _, parent)| self.mappings.get(parent).map_or(0, Vec::len));
+        let mut copied = 0;
+        let inherited = forked.into_iter().map(|(pid, at, parent)| {
+            let room = copied < MOST_COPIED;
+            let mappings = if room { self.mapped_at(parent, at) } else { Vec::new() };
+            copied += mappings.len();
+            Inherited { pid, at, mappings, is_complete: room && self.is_complete(pid, at) }
+        });
+        inherited.collect()
+    }
+
+    /// All that a process had mapped at a time, what it has of others first.
+    fn mapped_at(&self, pid: u32, at: Ticks) -> Vec<Mapping> {
+        let (mut of, mut pieces) = ((pid, at), Vec::new());
+        // As in a look-up.
+        for _ in 0..64 {
+            let (pid, at) = of;
+            let resets = self.resets.get(&pid).map_or(&[][..], Vec::as_slice);
+            let reset = resets.iter().rev().find(|(since, _)| *since <= at);
+            let since = reset.map_or(Ticks(0), |(since, _)| *since);
+            let own = self.mappings.get(&pid).map_or(&[][..], Vec::as_slice);
+            let own = own.iter().filter(|mapping| (since..=at).contains(&mapping.since));
+            pieces.push(own.cloned().collect::<Vec<_>>());
+            match reset {
+                Some((forked, Some(parent))) => of = (*parent, *forked),
+                _ => break,
+            }
+        }
+        let mut all: Vec<Mapping> = pieces.into_iter().rev().flatten().collect();
+        forget_hidden(&mut all, Ticks(u64::MAX));
+        all
+    }
+
+    /// How many mappings, and beginnings of programs, are held.
+    pub fn held(&self) -> usize {
+        let mappings = self.mappings.values().chain(self.listed.values()).map(Vec::len);
+        mappings.chain(self.resets.values().map(Vec::len)).sum()
+    }
+
+    /// How many mappings each process has.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.mappings.iter().map(|(pid, list)| (*pid, list.len()))
+    }
+
+    /// Forgets the earliest half of what a process has mapped; how many these are.
+    pub fn forget_half(&mut self, pid: u32) -> usize {
+        let Some(list) = self.mappings.get_mut(&pid) else { return 0 };
+        let gone = list.len().div_ceil(2);
+        list.drain(..gone);
+        list.shrink_to_fit();
+        gone
+    }
+
     /// Every mapping, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.values().flatten()
@@ -408,6 +552,56 @@ mod tests {
         for path in of_files {
             assert!(!mapping(1, 0, path, 0).is_generated(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_child_keeps_what_it_has_of_a_parent_that_is_forgotten() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping(1, 0x1000, "grandparent", 0));
+        spaces.fork(1, 2, Ticks(10));
+        spaces.map(mapping(2, 0x3000, "parent", 15));
+        spaces.map(mapping(2, 0x1000, "over it", 16));
+        spaces.fork(2, 3, Ticks(20));
+        spaces.map(mapping(2, 0x5000, "not the child's", 21));
+        spaces.map(mapping(3, 0x7000, "child", 30));
+        spaces.seal();
+        spaces.forget_before(Ticks(50), |pid| pid == 3);
+        let found = [0x1000, 0x3000, 0x5000, 0x7000].map(|address| {
+            spaces.lookup(3, Ticks(60), address).map(|mapping| mapping.path.as_str())
+        });
+        assert_eq!(found, [Some("over it"), Some("parent"), None, Some("child")]);
+        assert!(spaces.is_complete(3, Ticks(60)), "the first was noted at the beginning");
+        assert_eq!((spaces.held(), spaces.lookup(2, Ticks(60), 0x3000)), (3, None));
+    }
+
+    #[test]
+    fn a_process_that_maps_and_executes_without_end_has_what_it_has_now() {
+        let mut spaces = AddressSpaces::default();
+        for at in 1..10_000 {
+            if at % 100 == 0 {
+                spaces.exec(1, Ticks(at));
+            }
+            spaces.map(mapping(1, 0x1000 * (at % 10), "again", at));
+            if at % 500 == 499 {
+                spaces.forget_before(Ticks(at), |_| true);
+                assert!(spaces.held() < 20, "{}", spaces.held());
+            }
+        }
+        assert!(spaces.lookup(1, Ticks(10_000), 0x5800).is_some());
+    }
+
+    #[test]
+    fn what_comes_later_than_what_is_forgotten_stays_as_it_was() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping(1, 0x1000, "first", 5));
+        spaces.exec(1, Ticks(10));
+        spaces.map(mapping(1, 0x1000, "second", 11));
+        spaces.map(mapping(1, 0x1000, "third", 40));
+        spaces.exec(1, Ticks(60));
+        spaces.seal();
+        spaces.forget_before(Ticks(30), |_| true);
+        let path = |at| spaces.lookup(1, Ticks(at), 0x1800).map(|mapping| mapping.path.as_str());
+        assert_eq!([35, 50, 70].map(path), [Some("second"), Some("third"), None]);
     }
 
     #[test]

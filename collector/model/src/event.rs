@@ -1,7 +1,7 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    CpuId, Crash, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
+    CpuId, Crash, Forgotten, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
     RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId,
     Time, TrackId,
 };
@@ -223,6 +223,16 @@ pub trait Exporter {
     ///
     /// Whatever keeps the writer from writing.
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error>;
+
+    /// Called between events of a recording that goes on: what nothing names any more, so that
+    /// whoever keeps something of it lets go of that, and what is still needed of texts.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    fn forget(&mut self, _: &mut Forgotten, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// Called for each event before the part of the session that was asked for, so that who
     /// follows states knows them when that part begins. All such calls come before those of

@@ -32,6 +32,7 @@ mod characters;
 mod clock;
 mod event;
 mod figures;
+mod forgotten;
 mod gpu;
 mod lane;
 mod loss;
@@ -41,12 +42,14 @@ mod nesting;
 mod on_cpu;
 mod per_cpu;
 mod resources;
+mod rows;
 mod session;
 mod severity;
 mod signal;
 mod slice;
 mod stack_cut;
 mod string_table;
+mod strings;
 mod symbols;
 mod tables;
 mod unit;
@@ -57,6 +60,7 @@ pub use characters::is_unprintable;
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};
+pub use forgotten::Forgotten;
 pub use gpu::{Fence, GpuJob, GpuJobEnd, GpuZone};
 pub use lane::{
     CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
@@ -73,6 +77,7 @@ pub use nesting::Nesting;
 pub use on_cpu::OnCpu;
 pub use per_cpu::{MOST_CPUS, PerCpu};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent, SignalExit};
+pub use rows::Rows;
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, LogEntry, RecorderSummary, RefusedTable,
     SessionInfo, SnapshotMark, WorkCost,
@@ -85,10 +90,10 @@ pub use slice::{
 };
 pub use stack_cut::StackCut;
 pub use string_table::StringTable;
+pub use strings::Strings;
 pub use symbols::{MemoryAt, Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
-    Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
-    TrackRole,
+    Scope, StackId, StringId, Tables, Thread, ThreadId, Track, TrackId, TrackKind, TrackRole,
 };
 pub use unit::Unit;

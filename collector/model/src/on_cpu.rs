@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::lane::{CpuId, MachineId};
 use crate::per_cpu::PerCpu;
 use crate::tables::{Tables, ThreadId};
+use rustc_hash::FxHashMap;
 
 /// Who runs on each CPU, as far as the events until now report it.
 ///
@@ -14,8 +15,8 @@ use crate::tables::{Tables, ThreadId};
 #[derive(Debug, Default)]
 pub struct OnCpu {
     threads: PerCpu<Option<ThreadId>>,
-    /// By thread, without idle, which runs on many.
-    cpus: Vec<Option<CpuId>>,
+    /// By thread that runs, without idle, which runs on many.
+    cpus: FxHashMap<ThreadId, CpuId>,
     /// The last end of a thread: when, and who.
     last_end: Option<(Time, ThreadId)>,
 }
@@ -86,19 +87,14 @@ impl OnCpu {
         if before == Some(thread) {
             return;
         }
-        if let Some(of) = before.and_then(|before| self.cpus.get_mut(before.index()))
-            && *of == Some(cpu)
-        {
-            *of = None;
+        if let Some(before) = before.filter(|before| self.cpu_of(*before) == Some(cpu)) {
+            self.cpus.remove(&before);
         }
         if thread == Tables::IDLE_THREAD {
             return;
         }
-        if thread.index() >= self.cpus.len() {
-            self.cpus.resize(thread.index() + 1, None);
-        }
         // It left another CPU, and that is missing.
-        if let Some(other) = self.cpus[thread.index()].replace(cpu)
+        if let Some(other) = self.cpus.insert(thread, cpu)
             && self.thread(other) == Some(thread)
         {
             *self.threads.get_or(other, || None) = None;
@@ -108,8 +104,7 @@ impl OnCpu {
     /// The thread runs nowhere any more.
     #[inline]
     fn leaves(&mut self, thread: ThreadId) {
-        let cpu = self.cpus.get_mut(thread.index()).and_then(Option::take);
-        if let Some(cpu) = cpu
+        if let Some(cpu) = self.cpus.remove(&thread)
             && self.thread(cpu) == Some(thread)
         {
             *self.threads.get_or(cpu, || None) = None;
@@ -133,7 +128,7 @@ impl OnCpu {
     }
 
     fn cpu_of(&self, thread: ThreadId) -> Option<CpuId> {
-        self.cpus.get(thread.index()).copied().flatten()
+        self.cpus.get(&thread).copied()
     }
 
     fn forget_machine(&mut self, machine: MachineId) {
@@ -143,9 +138,8 @@ impl OnCpu {
     /// Nothing is known any more of who runs on these CPUs.
     fn forget(&mut self, of: impl Fn(CpuId) -> bool) {
         for (_, thread) in self.threads.iter_mut().filter(|(cpu, _)| of(*cpu)) {
-            let Some(thread) = thread.take() else { continue };
-            if let Some(cpu) = self.cpus.get_mut(thread.index()) {
-                *cpu = None;
+            if let Some(thread) = thread.take() {
+                self.cpus.remove(&thread);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The tables that events point into. Rows are only ever added.
+//! The tables that events point into. Rows are added, and go only where nothing names them any more
+//! in a recording that goes on.
 
 use crate::{
-    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, StringTable, Time,
-    Unit,
+    CpuId, Location, Lock, MachineId, ModuleKind, Rows, Schema, SessionInfo, StackCut, Strings,
+    Time, Unit,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -64,37 +65,6 @@ id!(
     /// A lock of a program.
     LockId
 );
-
-/// Deduplicated strings.
-#[derive(Clone, Debug, Default)]
-pub struct Strings(StringTable);
-
-impl Strings {
-    /// The id of `text`, added if it is new.
-    pub fn intern(&mut self, text: &str) -> StringId {
-        StringId(self.0.intern(text))
-    }
-
-    /// The id of `text`, if there is one.
-    pub fn find(&self, text: &str) -> Option<StringId> {
-        self.0.find(text).map(StringId)
-    }
-
-    /// The text of an id.
-    pub fn get(&self, id: StringId) -> &str {
-        self.0.get(id.0)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
 
 /// The identity of a binary: the linker's build id, up to 20 bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -325,18 +295,18 @@ pub struct Tables {
     /// Frames by [`FrameId`].
     pub frames: Vec<Frame>,
     /// Processes by [`ProcessId`]; row 0 is the idle process, one for all machines.
-    pub processes: Vec<Process>,
+    pub processes: Rows<Process>,
     /// Threads by [`ThreadId`]; row 0 is the idle thread, one for all CPUs.
-    pub threads: Vec<Thread>,
+    pub threads: Rows<Thread>,
     /// Tracks by [`TrackId`]. Tracks of one scope that have the same name are
     /// rows of one track: they hold what overlaps in time (async zones).
-    pub tracks: Vec<Track>,
+    pub tracks: Rows<Track>,
     /// Places in the source by [`LocationId`].
-    pub locations: Vec<Location>,
+    pub locations: Rows<Location>,
     /// Kinds of markers by [`SchemaId`].
-    pub schemas: Vec<Schema>,
+    pub schemas: Rows<Schema>,
     /// Locks by [`LockId`].
-    pub locks: Vec<Lock>,
+    pub locks: Rows<Lock>,
     stack_frames: Vec<FrameId>,
     stack_ends: Vec<u32>,
     stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
@@ -354,12 +324,12 @@ impl Default for Tables {
             machines: vec![SessionInfo::default()],
             modules: Vec::new(),
             frames: Vec::new(),
-            processes: vec![process],
-            threads: vec![thread],
-            tracks: Vec::new(),
-            locations: Vec::new(),
-            schemas: Vec::new(),
-            locks: Vec::new(),
+            processes: Rows::from_iter([process]),
+            threads: Rows::from_iter([thread]),
+            tracks: Rows::default(),
+            locations: Rows::default(),
+            schemas: Rows::default(),
+            locks: Rows::default(),
             stack_frames: Vec::new(),
             stack_ends: Vec::new(),
             stack_ids: FxHashMap::default(),
@@ -521,6 +491,17 @@ impl Tables {
     /// A lock's row.
     pub fn lock(&self, id: LockId) -> &Lock {
         &self.locks[id.index()]
+    }
+
+    /// Forgets all stacks, their frames and modules: whoever has a number of one has to find it
+    /// anew.
+    pub fn forget_code(&mut self) {
+        self.modules = Vec::new();
+        self.frames = Vec::new();
+        self.stack_frames = Vec::new();
+        self.stack_ends = Vec::new();
+        self.stack_ids = FxHashMap::default();
+        self.truncations = Vec::new();
     }
 
     /// Adds a process.

@@ -58,6 +58,11 @@ impl Unit {
         Self::known(text).unwrap_or_else(|| Self::Other(strings.intern(text)))
     }
 
+    /// The same of one whose name need not stay for ever.
+    pub fn from_passing_text(text: &str, strings: &mut Strings) -> Self {
+        Self::known(text).unwrap_or_else(|| Self::Other(strings.intern_passing(text)))
+    }
+
     /// The unit as people write it; empty for a number without one.
     pub fn text(self, strings: &Strings) -> &str {
         self.symbol().unwrap_or_else(|name| strings.get(*name))

@@ -1,6 +1,6 @@
 //! Exporters of all types as one, so that playing is compiled once.
 
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
+use syscollect_model::{Event, Exporter, Forgotten, Loss, RecorderSummary, Tables, Time};
 
 /// What a source plays into.
 pub type AnyExporter<'a> = dyn Exporter<Error = Stopped> + 'a;
@@ -54,6 +54,11 @@ impl<E: Exporter> Exporter for Stoppable<'_, E> {
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         let result = self.exporter.event(time, event, tables);
+        self.keep(result)
+    }
+
+    fn forget(&mut self, forgotten: &mut Forgotten, tables: &Tables) -> Result<(), Stopped> {
+        let result = self.exporter.forget(forgotten, tables);
         self.keep(result)
     }
 

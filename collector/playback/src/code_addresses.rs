@@ -178,6 +178,34 @@ impl CodeAddresses {
         })
     }
 
+    /// The row of the Python function at a code address, if one lies there.
+    pub fn python_row(&self, id: CodeAddressId) -> Option<u32> {
+        self.is_python(id).then(|| PythonCodes::row(self.get(id).offset)).flatten()
+    }
+
+    /// Interns a code address of others, whose rows of Python functions have these numbers here.
+    pub fn intern_as(
+        &mut self,
+        others: &Self,
+        id: CodeAddressId,
+        rows: &FxHashMap<u32, u32>,
+    ) -> CodeAddressId {
+        let CodeAddress { module, offset } = others.get(id);
+        let is_python = others.is_python(id);
+        let offset = if is_python { PythonCodes::renumbered(offset, rows) } else { offset };
+        let module = module.map(|index| {
+            let key = others.module(index);
+            let new = self.intern_module(key.clone());
+            if others.kernel.contains(&index) {
+                self.kernel.insert(new);
+            }
+            new
+        });
+        let new = self.intern(CodeAddress { module, offset });
+        self.count_use(new);
+        new
+    }
+
     /// The index of a module, added if it is new.
     pub fn intern_module(&mut self, key: ModuleKey) -> u32 {
         if let Some(index) = self.module_ids.get(&key) {

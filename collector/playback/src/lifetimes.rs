@@ -60,6 +60,20 @@ impl<R: Copy + PartialEq> Lifetimes<R> {
         }
     }
 
+    /// Forgets who ended before these ticks.
+    pub fn forget_before(&mut self, ticks: u64) {
+        self.rows.retain(|_, list| {
+            list.retain(|(_, lifetime)| lifetime.until >= ticks);
+            list.shrink_to(list.len() * 2);
+            !list.is_empty()
+        });
+    }
+
+    /// How many are known.
+    pub fn held(&self) -> usize {
+        self.rows.values().map(Vec::len).sum()
+    }
+
     /// Whether anything had this id.
     pub fn contains(&self, id: u32) -> bool {
         self.rows.contains_key(&id)
@@ -112,6 +126,19 @@ mod tests {
         let second = Lifetime { since: 30, until: u64::MAX };
         let lived = [5, 19, 25, 30].map(|ticks| lifetimes.at(7, ticks));
         assert_eq!(lived, [first, first, Lifetime::UNKNOWN, second], "nobody lived at 25");
+    }
+
+    #[test]
+    fn who_has_ended_is_forgotten_and_who_has_the_id_now_is_not() {
+        let mut lifetimes = Lifetimes::default();
+        for (row, since) in [('a', 10), ('b', 30), ('c', 50)] {
+            lifetimes.begin(7, row, since);
+        }
+        lifetimes.begin(8, 'd', 5);
+        lifetimes.end(8, 20);
+        lifetimes.forget_before(40);
+        assert_eq!((lifetimes.contains(8), lifetimes.living(7)), (false, Some('c')));
+        assert_eq!(lifetimes.at(7, 45), Lifetime { since: 30, until: 49 });
     }
 
     #[test]

@@ -165,6 +165,12 @@ impl Framer {
         self.changing.clear();
     }
 
+    /// The same where those of frames and modules are gone, too.
+    pub fn forget(&mut self) {
+        self.renew();
+        self.modules.clear();
+    }
+
     /// The frames of a code address at a time, innermost first, and from when until when they are
     /// these.
     pub fn frames(
@@ -219,7 +225,7 @@ impl Framer {
         let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
         for (index, frame) in frames.iter().enumerate() {
             let [function, file] = [&frame.function, &frame.file]
-                .map(|text| (!text.is_empty()).then(|| tables.strings.intern(text)));
+                .map(|text| (!text.is_empty()).then(|| tables.strings.intern_passing(text)));
             tables.frames.push(Frame {
                 module,
                 offset: located.offset,
@@ -265,7 +271,7 @@ impl Framer {
             true => self.kernel_build_id.clone(),
             false => key.build_id.clone(),
         };
-        let path = tables.strings.intern(&key.path);
+        let path = tables.strings.intern_passing(&key.path);
         tables.modules.push(Module { path, build_id, kind: key.kind });
         let id = ModuleId(tables.modules.len() as u32 - 1);
         self.modules.insert(key, id);
@@ -303,11 +309,11 @@ fn python_frame(
     Frame {
         module: Some(module),
         offset: located.offset,
-        function: place.as_ref().map(|place| strings.intern(&place.function)),
+        function: place.as_ref().map(|place| strings.intern_passing(&place.function)),
         function_start,
         function_size,
         range_only: false,
-        file: file.map(|place| strings.intern(&place.file)),
+        file: file.map(|place| strings.intern_passing(&place.file)),
         line: place.as_ref().map_or(0, |place| place.line),
         inlined: false,
     }

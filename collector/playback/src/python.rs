@@ -1,6 +1,6 @@
 //! Functions of Python programs, as places in code.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_cpython::PythonCode;
 
@@ -65,6 +65,33 @@ impl PythonCodes {
             false => format!("{name} ({file})"),
         };
         Some(PythonLocation { function, file: code.file.clone(), line: offset as u32 })
+    }
+
+    /// Takes over rows of others: the numbers that they have here.
+    pub fn take_of(&mut self, others: &Self, rows: &FxHashSet<u32>) -> FxHashMap<u32, u32> {
+        let known = rows.iter().filter_map(|row| Some((*row, others.rows.get(*row as usize)?)));
+        let taken = known.map(|(row, code)| {
+            let next = self.rows.len() as u32;
+            let new = *self.ids.entry(Arc::clone(code)).or_insert(next);
+            if new == next {
+                self.rows.push(Arc::clone(code));
+            }
+            (row, new)
+        });
+        taken.collect()
+    }
+
+    /// The row that an offset is of, if it is of one.
+    pub(crate) fn row(offset: u64) -> Option<u32> {
+        (offset >> FUNCTION_SHIFT).checked_sub(1).map(|row| row as u32)
+    }
+
+    /// The offset of the same place where rows have other numbers.
+    pub(crate) fn renumbered(offset: u64, rows: &FxHashMap<u32, u32>) -> u64 {
+        let row = Self::row(offset).and_then(|row| rows.get(&row));
+        row.map_or(offset, |row| {
+            (u64::from(*row) + 1) << FUNCTION_SHIFT | offset & u64::from(u32::MAX)
+        })
     }
 
     /// Where the function at an offset begins, and how far it reaches.

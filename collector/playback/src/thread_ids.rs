@@ -39,6 +39,17 @@ impl ThreadIds {
         }
         self.dense[index] = thread;
     }
+
+    /// Nobody has the id, if this thread had it last.
+    pub(crate) fn unbind(&mut self, tid: u32, thread: ThreadId) {
+        if self.get(tid) != Some(thread) {
+            return;
+        }
+        match self.dense.get_mut(tid as usize) {
+            Some(bound) => *bound = NOBODY,
+            None => drop(self.sparse.remove(&tid)),
+        }
+    }
 }
 
 #[cfg(test)]

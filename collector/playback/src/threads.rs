@@ -2,6 +2,7 @@
 
 use crate::thread_ids::ThreadIds;
 use crate::unannounced::UnannouncedThreads;
+use rustc_hash::FxHashSet;
 use syscollect_model::{MachineId, ProcessId, Tables, ThreadId};
 
 /// What thread ids mean now, and rows for those that nothing announced.
@@ -49,6 +50,14 @@ impl Threads {
         if bound.is_none() || bound == self.unannounced.get(tid) {
             self.ids.bind(tid, thread);
         }
+    }
+
+    /// Forgets threads that are gone; ids that were theirs last are nobody's.
+    pub fn forget(&mut self, gone: &FxHashSet<ThreadId>, tables: &Tables) {
+        for thread in gone {
+            self.ids.unbind(tables.thread(*thread).tid, *thread);
+        }
+        self.unannounced.forget(gone);
     }
 
     /// Adds a row for an id that nothing announced, in a process of its own.

@@ -1,6 +1,6 @@
 //! Tracks that playing makes.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Tables, Track, TrackId};
 
 /// Tracks that were made while events were played. Kept, so that playing again finds them.
@@ -14,6 +14,11 @@ impl Tracks {
     /// what overlaps in time, tracks of different sources.
     pub fn get(&mut self, track: Track, row: u64, tables: &mut Tables) -> TrackId {
         *self.rows.entry((track.clone(), row)).or_insert_with(|| tables.add_track(track))
+    }
+
+    /// Forgets tracks that are gone.
+    pub fn forget(&mut self, gone: &FxHashSet<TrackId>) {
+        self.rows.retain(|_, track| !gone.contains(track));
     }
 }
 

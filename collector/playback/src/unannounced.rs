@@ -1,7 +1,7 @@
 //! Threads that events name and nothing announced.
 
 use crate::thread_ids::ThreadIds;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{MachineId, Process, ProcessId, Tables, Thread, ThreadId};
 
 /// The id that stands for all threads beyond the limit; no kernel gives it out.
@@ -36,6 +36,11 @@ impl UnannouncedThreads {
         self.rows.get(&tid).copied()
     }
 
+    /// Forgets threads that are gone.
+    pub(crate) fn forget(&mut self, gone: &FxHashSet<ThreadId>) {
+        self.rows.retain(|_, thread| !gone.contains(thread));
+    }
+
     /// Lets the ids mean the threads that an earlier play added, before anything else is bound.
     pub(crate) fn bind(&self, ids: &mut ThreadIds) {
         self.rows.iter().for_each(|(tid, thread)| ids.bind(*tid, *thread));
@@ -53,7 +58,7 @@ impl UnannouncedThreads {
         if let Some(others) = self.get(tid).filter(|_| tid == OTHERS) {
             return others;
         }
-        let name = tables.strings.intern(&unknown_name(tid));
+        let name = tables.strings.intern_passing(&unknown_name(tid));
         let process = tables.add_process(Process::named(machine, tid, name));
         self.row(process, tid, tables, ids)
     }
@@ -86,7 +91,7 @@ impl UnannouncedThreads {
         tables: &mut Tables,
         ids: &mut ThreadIds,
     ) -> ThreadId {
-        let name = tables.strings.intern(&unknown_name(tid));
+        let name = tables.strings.intern_passing(&unknown_name(tid));
         let thread = tables.add_thread(Thread::named(tid, process, name));
         self.rows.insert(tid, thread);
         ids.bind(tid, thread);

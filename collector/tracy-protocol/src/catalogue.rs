@@ -100,6 +100,8 @@ pub struct ThreadRow {
     pub process: Box<str>,
     /// Its process; 0 where it has none.
     pub pid: u32,
+    /// It has a row only if it says something.
+    pub is_quiet: bool,
 }
 
 /// Where a zone or a lock comes from.
@@ -201,6 +203,8 @@ pub struct Catalogue {
     locations: FxHashMap<LocationId, LocationRow>,
     location_ids: FxHashMap<LocationRow, LocationId>,
     stacks: Vec<Box<[u64]>>,
+    /// The number of the first of them.
+    first_stack: u32,
     pub(crate) frames: FxHashMap<u64, FrameRow>,
     /// Addresses whose functions somebody may still find.
     unnamed: FxHashSet<u64>,
@@ -304,13 +308,33 @@ impl Catalogue {
         if self.stacks.len() >= MOST_STACKS || addresses.is_empty() {
             return None;
         }
+        let number = self.first_stack.checked_add(self.stacks.len() as u32)?;
         self.stacks.push(addresses);
-        Some(StackId(self.stacks.len() as u32 - 1))
+        Some(StackId(number))
     }
 
-    /// The addresses of a call stack.
+    /// The addresses of a call stack; none where it is gone.
     pub fn addresses(&self, stack: StackId) -> &[u64] {
-        &self.stacks[stack.0 as usize]
+        let index = stack.0.checked_sub(self.first_stack);
+        index.map_or(&[], |index| &self.stacks[index as usize])
+    }
+
+    /// Where there are many call stacks, all go: whoever had numbers of them has to add them anew.
+    /// Whether that is so.
+    pub fn forget_stacks(&mut self) -> bool {
+        let has_many = self.stacks.len() > MOST_STACKS / 2;
+        if has_many {
+            self.first_stack = self.first_stack.saturating_add(self.stacks.len() as u32);
+            self.stacks = Vec::new();
+        }
+        has_many
+    }
+
+    /// All that addresses stand for goes: no stack that comes has any of them.
+    pub fn forget_frames(&mut self) {
+        self.frames = FxHashMap::default();
+        self.symbols = FxHashMap::default();
+        self.unnamed = FxHashSet::default();
     }
 
     /// Says what an address stands for.
@@ -438,6 +462,21 @@ mod tests {
         assert_eq!((catalogue.get_text(name), catalogue.texts.len()), ("", 0));
         let again = catalogue.text("kept");
         assert_ne!(again, name, "a viewer may still ask for the first");
+    }
+
+    #[test]
+    fn a_call_stack_that_is_gone_has_no_addresses_and_its_number_is_nobody_elses() {
+        let mut catalogue = Catalogue::default();
+        let first = catalogue.stack([16].into()).unwrap();
+        assert!(!catalogue.forget_stacks(), "there are few");
+        (0..=MOST_STACKS as u64 / 2).for_each(|at| _ = catalogue.stack([at].into()));
+        assert!(catalogue.forget_stacks());
+        let next = catalogue.stack([32].into()).unwrap();
+        assert_ne!(first, next);
+        assert_eq!(
+            [first, next].map(|stack| catalogue.addresses(stack).to_vec()),
+            [vec![], vec![32]]
+        );
     }
 
     #[test]

@@ -194,10 +194,12 @@ impl Viewer {
         if thread == 0 || !self.threads.insert(thread) {
             return;
         }
-        if let Some(ThreadRow { pid, .. }) = at.catalogue.threads.get(&thread)
-            && *pid != 0
-        {
+        let row = at.catalogue.threads.get(&thread);
+        if let Some(ThreadRow { pid, .. }) = row.filter(|row| row.pid != 0) {
             drop(self.writer.begin(Kind::TidToPid).u64(thread.into()).u64((*pid).into()));
+        }
+        if row.is_some_and(|row| row.is_quiet) {
+            return;
         }
         self.message(
             &Message {
@@ -230,6 +232,9 @@ impl Viewer {
     fn stack(&mut self, stack: Option<StackId>, at: Moment<'_>) -> bool {
         let Some(stack) = stack else { return false };
         let addresses = at.catalogue.addresses(stack);
+        if addresses.is_empty() {
+            return false;
+        }
         let told = &addresses[..addresses.len().min(MOST_ADDRESSES)];
         self.writer.callstack(told.iter().copied());
         true
@@ -238,7 +243,9 @@ impl Viewer {
     /// A sample; `leaving` where it is of a thread that left its CPU.
     pub(crate) fn sample(&mut self, thread: u32, stack: StackId, leaving: bool, at: Moment<'_>) {
         self.thread(thread, at);
-        self.stack(Some(stack), at);
+        if !self.stack(Some(stack), at) {
+            return;
+        }
         let last = self.last_samples.entry(thread).or_insert(i64::MIN);
         let time = at.time.max(last.saturating_add(1));
         *last = time;

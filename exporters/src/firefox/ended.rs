@@ -235,13 +235,12 @@ pub(super) fn process_of(scope: Scope, tables: &Tables) -> ProcessId {
 pub(super) fn main_thread(process: ProcessId, tables: &Tables) -> ThreadId {
     let pid = tables.process(process).pid;
     let mut found = Tables::IDLE_THREAD;
-    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process)
-    {
+    for (index, row) in tables.threads.numbered().filter(|(_, row)| row.process == process) {
         if row.tid == pid {
-            return ThreadId(index as u32);
+            return ThreadId(index);
         }
         if found == Tables::IDLE_THREAD {
-            found = ThreadId(index as u32);
+            found = ThreadId(index);
         }
     }
     found

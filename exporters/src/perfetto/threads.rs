@@ -173,10 +173,10 @@ impl Threads {
         let pid = tables.process(process).pid;
         // Rows are added as they are met, so the first thread is among the newest, if it is there
         // yet.
-        let newest = tables.threads.iter().enumerate().rev().take(64);
+        let newest = tables.threads.numbered().rev().take(64);
         let found = newest.into_iter().find(|(_, row)| row.process == process && row.tid == pid);
         if let Some((index, _)) = found {
-            self.start(time, ThreadId(index as u32));
+            self.start(time, ThreadId(index));
         }
     }
 

@@ -45,7 +45,7 @@ impl Family {
     fn descendants(&self, tables: &Tables) -> FxHashSet<ProcessId> {
         let parents: FxHashMap<u32, Option<u32>> =
             tables.processes.iter().map(|row| (row.pid, row.parent_pid)).collect();
-        let all = (0..).map(ProcessId).zip(&tables.processes);
+        let all = tables.processes.numbered().map(|(number, row)| (ProcessId(number), row));
         all.filter(|(_, row)| self.descends(row.pid, &parents)).map(|(id, _)| id).collect()
     }
 

@@ -79,8 +79,8 @@ use rows::RowOwner;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    CpuId, Event, Exporter, Loss, LossCause, LossOrigin, MachineId, ProcessId, RecorderSummary,
-    Scope, SessionInfo, Severity, Tables, ThreadId, Time,
+    CpuId, Event, Exporter, Forgotten, Loss, LossCause, LossOrigin, MachineId, ProcessId,
+    RecorderSummary, Scope, SessionInfo, Severity, Tables, ThreadId, Time,
 };
 use wire::Payload;
 
@@ -152,11 +152,16 @@ struct FirstThreads {
 
 impl FirstThreads {
     fn of(&mut self, process: ProcessId, tables: &Tables) -> Option<ThreadId> {
-        for (row, index) in tables.threads[self.known..].iter().zip(self.known as u32..) {
+        for (index, row) in tables.threads.numbered_from(self.known) {
             self.threads.entry(row.process).or_insert(ThreadId(index));
         }
         self.known = tables.threads.len();
         self.threads.get(&process).copied()
+    }
+
+    fn forget(&mut self, forgotten: &Forgotten) {
+        let Forgotten { processes, threads, .. } = forgotten;
+        self.threads.retain(|of, first| !processes.contains(of) && !threads.contains(first));
     }
 }
 

@@ -187,7 +187,8 @@ fn locks(scenario: &mut Scenario, process: ProcessId, (main, loader): (ThreadId,
     let location = Some(scenario.location("push", 30));
     scenario.tables.locks = [(queue, false), (cache, true)]
         .map(|(name, shared)| Lock { process, name, shared, location })
-        .to_vec();
+        .into_iter()
+        .collect();
     let [queue, cache] = [0, 1].map(LockId);
     scenario.locks(queue, main, LockAction::Wait, location);
     scenario.locks(queue, main, LockAction::Obtain, location);

@@ -403,10 +403,12 @@ fn cast() -> Scenario {
     }
     scenario.zones(first);
     let (function, file) = (scenario.name("f"), scenario.name("f.rs"));
-    scenario.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
+    scenario.tables.locations =
+        [1, 2].map(|line| Location { function, file, line }).into_iter().collect();
     scenario.tables.locks = [false, true]
         .map(|shared| Lock { process, name: function, shared, location: None })
-        .to_vec();
+        .into_iter()
+        .collect();
     scenario
 }
 

@@ -269,7 +269,8 @@ mod many {
             };
             let scope = Scope::Process(self.tables.threads[thread].process);
             let is_it = |track: &Track| track.scope == scope && track.name == name;
-            let track = self.tables.tracks.iter().position(is_it).unwrap_or_else(|| {
+            let known = self.tables.tracks.iter().position(is_it);
+            let track = known.unwrap_or_else(|| {
                 self.tables.tracks.push(Track { scope, name, kind: TrackKind::GpuQueue });
                 self.tables.tracks.len() - 1
             });

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_activity::UnnamedAddresses;
-use syscollect_capture::{Teed, WatchDemand, Watched, go_before_most};
+use syscollect_capture::{Teed, WatchDemand, Watched, go_before_most, payer_of};
 use syscollect_exporters::{CodeToName, TracyLive};
 use syscollect_merge::{Live, play_live};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
+use syscollect_model::{Event, Exporter, Forgotten, Loss, RecorderSummary, Tables, Time};
 use syscollect_playback::Stopped;
 
 /// How often it is looked what came, and what a viewer wants: nothing wakes it.
@@ -36,10 +36,17 @@ pub(super) struct Follower {
     thread: JoinHandle<()>,
 }
 
+/// What is recorded, and how more of it is asked for.
+pub(super) struct RecordedLive {
+    pub(super) watched: Watched,
+    /// All stacks that are still needed are to be sent again.
+    pub(super) ask_stacks_anew: Box<dyn Fn() + Send>,
+}
+
 impl Follower {
     /// Begins to tell viewers what comes.
     pub(super) fn begin(
-        watched: Watched,
+        recorded: RecordedLive,
         server: Server,
         announcer: Option<Announcer>,
         names: LiveNames,
@@ -52,7 +59,7 @@ impl Follower {
             // somebody looks.
             go_before_most();
             confine::to_waiting();
-            follow(&watched, server, announcer, names, &over);
+            follow(&recorded, server, announcer, names, &over);
         });
         Ok(Self { is_over, thread: thread.context("cannot start a thread")? })
     }
@@ -79,6 +86,10 @@ impl Exporter for SharedLive {
         self.0.borrow_mut().event(time, event, tables)
     }
 
+    fn forget(&mut self, forgotten: &mut Forgotten, tables: &Tables) -> Result<(), Infallible> {
+        self.0.borrow_mut().forget(forgotten, tables)
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],
@@ -90,16 +101,22 @@ impl Exporter for SharedLive {
 }
 
 fn follow(
-    watched: &Watched,
+    RecordedLive { watched, ask_stacks_anew }: &RecordedLive,
     mut server: Server,
     mut announcer: Option<Announcer>,
     mut names: LiveNames,
     is_over: &AtomicBool,
 ) {
     let live = SharedLive::default();
-    live.0.borrow_mut().find_names();
+    {
+        let mut live = live.0.borrow_mut();
+        live.find_names();
+        live.ask(payer_of);
+        live.is_recorded_by(std::process::id());
+    }
     let shared = live.clone();
     let played = play_live(&mut live.clone(), |player| {
+        player.ask(payer_of);
         let mut is_complete = false;
         while !is_over.load(Ordering::Relaxed) {
             let (every, demand) = match server.is_asked() {
@@ -111,6 +128,9 @@ fn follow(
             std::thread::sleep(every);
             is_complete |= play(watched, player)?;
             is_complete &= demand == WatchDemand::Prompt;
+            if player.take_wants_stacks_anew() {
+                ask_stacks_anew();
+            }
             let mut live = shared.0.borrow_mut();
             server.step(live.session(), is_complete);
             find_names(&mut live, &mut names);

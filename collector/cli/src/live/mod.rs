@@ -14,7 +14,7 @@ use crate::record::flight::{Connections, ViewedArgs, ViewedFlight};
 use crate::signals::{self, Stop, StopEvent};
 use announce::Announcer;
 use anyhow::{Context, Result};
-use follow::Follower;
+use follow::{Follower, RecordedLive};
 use server::Server;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -78,7 +78,9 @@ pub(crate) fn run(args: LiveArgs, program_start: Instant) -> Result<ExitCode> {
              neither encryption nor passwords"
         );
     }
-    let follower = Follower::begin(flight.watched(), server, announcer, flight.names()?)?;
+    let ask_stacks_anew = Box::new(flight.stacks_asker());
+    let recorded = RecordedLive { watched: flight.watched(), ask_stacks_anew };
+    let follower = Follower::begin(recorded, server, announcer, flight.names()?)?;
     while let Ok(event) = events.recv() {
         match event {
             StopEvent::Signal(Stop::User1) => flight.snapshot("SIGUSR1"),

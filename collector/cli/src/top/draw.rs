@@ -124,11 +124,15 @@ impl Canvas<'_> {
         let is_incomplete = second.is_incomplete
             || (shows_zones && second.zones_incomplete)
             || functions.is_some_and(|functions| functions.is_incomplete);
+        let width = usize::from(self.area.width);
         if is_incomplete {
-            state = format!("INCOMPLETE: records are missing  {state}");
+            let long = format!("INCOMPLETE: records are missing  {state}");
+            let has_room = title.chars().count() + long.len() < width;
+            state = if has_room { long } else { format!("INCOMPLETE  {state}") };
         }
-        self.text(0, &title, self.area.width, Style::new().add_modifier(Modifier::BOLD));
-        let x = self.area.width.saturating_sub(state.len() as u16);
+        // The state goes before the title where there is no room for both.
+        let x = width.saturating_sub(state.len()) as u16;
+        self.text(0, &title, x.saturating_sub(1), Style::new().add_modifier(Modifier::BOLD));
         let style = match is_incomplete {
             true => self.colour(Color::Red).add_modifier(Modifier::BOLD),
             false => Style::new(),

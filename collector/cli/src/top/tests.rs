@@ -312,6 +312,12 @@ fn what_is_incomplete_says_so() {
     let history: VecDeque<_> = [Arc::new(Interval { is_incomplete: true, ..second(0) })].into();
     let drawn = screen(&history, &mut View::default(), [80, 24]);
     assert!(drawn.lines().next().unwrap().contains("INCOMPLETE: records are missing"), "{drawn}");
+    let narrow = |width| {
+        let drawn = screen(&history, &mut View::default(), [width, 8]);
+        drawn.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(narrow(40), "syscollect top: threads INCOMPLETE  live");
+    assert_eq!(narrow(30), "syscollect to INCOMPLETE  live");
 }
 
 #[test]

@@ -296,7 +296,7 @@ impl Builder<'_> {
 
     /// Threads without a name are called like their process.
     fn main_names(&mut self) {
-        for thread in &mut self.tables.threads {
+        for thread in self.tables.threads.iter_mut() {
             if thread.name == UNNAMED {
                 thread.name = self.tables.processes[thread.process.index()].name;
             }

@@ -10,7 +10,7 @@ use super::virtio::VirtioQueues;
 use super::waits::FenceWaits;
 use super::{i915, memory};
 use crate::engine::{CaptureEngine, Engine};
-use syscollect_model::{Fence, GpuJobEnd};
+use syscollect_model::{Fence, Forgotten, GpuJobEnd};
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::{GpuFailureRecord, RecordKind};
 
@@ -58,6 +58,12 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
+    /// Forgets threads that are gone.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten) {
+        self.waits.forget(forgotten);
+        self.scheduler.submissions.forget(forgotten);
+    }
+
     fn tracepoint(
         &mut self,
         engine: &mut Engine<'_>,

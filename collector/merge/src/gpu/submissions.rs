@@ -2,7 +2,7 @@
 //! fences of these jobs, which are the same work and no job of their own.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{Fence, Field, FieldRole, StringId, ThreadId, Value};
+use syscollect_model::{Fence, Field, FieldRole, Forgotten, StringId, ThreadId, Value};
 
 use super::fences::{FenceEvent, FenceStep, are_same, as_reported};
 use super::gpu_jobs::{GpuJobs, JobDetail, JobFamily, JobKey};
@@ -69,6 +69,12 @@ fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
 }
 
 impl Submissions {
+    /// Forgets threads that are gone.
+    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+        self.announced.retain(|thread, _| !forgotten.threads.contains(thread));
+        self.running.retain(|thread, _| !forgotten.threads.contains(thread));
+    }
+
     /// Jobs of AMD's driver, which are the scheduler's (drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h).
     pub(super) fn amdgpu(
         &mut self,

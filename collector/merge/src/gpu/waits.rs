@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, Scope, Slice, SliceRole, SliceUpdate, ThreadId, Track, TrackId,
-    TrackKind, TrackRole, Value,
+    Event, Fence, Field, FieldRole, Forgotten, Scope, Slice, SliceRole, SliceUpdate, ThreadId,
+    Track, TrackId, TrackKind, TrackRole, Value,
 };
 
 use super::record::{DescribedRecord, TRACEPOINTS};
@@ -108,6 +108,15 @@ pub(super) struct FenceWaits {
 }
 
 impl FenceWaits {
+    /// Forgets threads that are gone; fences for which they waited go with the next wait.
+    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+        for thread in &forgotten.threads {
+            while self.open.end(*thread).is_some() {}
+            self.open.threads.remove(thread);
+            self.within.remove(thread);
+        }
+    }
+
     /// `queue` is where the fence's work is done.
     pub(super) fn begin(
         &mut self,

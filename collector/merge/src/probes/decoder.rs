@@ -1,6 +1,6 @@
 //! Hits of probes in programs that know nothing of it: points, zones, functions.
 
-use crate::engine::{CaptureEngine, Engine, NO_CLIENT, ProgramId};
+use crate::engine::{CaptureEngine, Engine, NO_CLIENT, NOBODY, ProgramId};
 use crate::open::MAX_DEPTH;
 use crate::probes::calls::Calls;
 use crate::probes::client_hits;
@@ -11,12 +11,12 @@ use crate::zones::decoder::Zones;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use syscollect_model::{
-    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StackId, StringId, Strings,
-    ThreadId, Track, TrackId, TrackKind, TrackRole, Value,
+    Event, Field, Fields, Forgotten, ProcessId, Scope, Slice, SliceUpdate, StackId, StringId,
+    Strings, ThreadId, Track, TrackId, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::stack_id;
-use syscollect_store::ProbeRole;
+use syscollect_store::{ProbeRole, Producer};
 use syscollect_zone_protocol::FramePhase;
 
 /// Keeps the rows of functions apart from those of pairs.
@@ -104,6 +104,8 @@ impl Probes {
         };
         engine.sink.tally.records += 1;
         let thread = engine.thread_of(hit.record.tid, Some(hit.record.tgid));
+        // Whose it is, is not known.
+        engine.source.new_rows.producer = Producer { program: hit.record.tgid, ..NOBODY };
         let stack = engine.stack(lane, hit.stack(), stack_id::NONE).stack;
         let at = Occurrence { thread, probe, table: &self.table, hit, stack };
         let slices = &mut self.slices;
@@ -146,6 +148,16 @@ impl ProbeSlices {
             Some(process) => self.by_process.get(&process).cloned().unwrap_or_default(),
             None => self.by_process.values().flatten().copied().collect(),
         }
+    }
+
+    /// Forgets threads and processes that are gone.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten) {
+        let Forgotten { threads: gone, processes, .. } = forgotten;
+        self.open.retain(|thread, _| !gone.contains(thread));
+        self.by_process.retain(|process, threads| {
+            threads.retain(|thread| !gone.contains(thread));
+            !threads.is_empty() && !processes.contains(process)
+        });
     }
 
     /// What is open of a thread; its process's end will close it.

@@ -40,6 +40,17 @@ pub(crate) struct StackCache {
     known: FxHashMap<(u32, u32), (Resolved, Validity)>,
 }
 
+impl StackCache {
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Forgets answers, which are found again.
+    pub(crate) fn forget(&mut self) {
+        self.known = FxHashMap::default();
+    }
+}
+
 /// The two stacks of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventStacks {
@@ -57,6 +68,11 @@ impl Resolver {
     pub(crate) fn add_names(&mut self, tables: Vec<SymbolTable>) {
         self.names.add(tables);
         self.framer.renew();
+    }
+
+    /// Frames and stacks are gone from the tables, and code addresses have other numbers.
+    pub(crate) fn forget_code(&mut self) {
+        self.framer.forget();
     }
 
     pub(crate) fn names(&self) -> &Names {

@@ -6,7 +6,8 @@ use crate::zones::references::ZoneReferences;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 use syscollect_model::{
-    Event, Field, ProcessId, Scope, StringId, Track, TrackId, TrackKind, TrackRole, Value,
+    Event, Field, Forgotten, ProcessId, Scope, StringId, Track, TrackId, TrackKind, TrackRole,
+    Value,
 };
 use syscollect_playback::{EventType, Stopped};
 
@@ -249,6 +250,15 @@ impl AsyncZones {
         program.rows.entry(zone.name).or_default().give_back(zone.row);
         attributes.own.emit(engine, references.names, zone.track)?;
         engine.emit(&Event::SliceEnd(zone.track))
+    }
+
+    /// Forgets programs of processes that are gone, and needs the names of the others.
+    pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
+        self.programs.retain(|program, _| !forgotten.processes.contains(&program.process));
+        for ProgramAsyncZones { open, rows, tasks } in self.programs.values() {
+            let names = open.values().map(|zone| zone.name).chain(tasks.names.values().copied());
+            names.chain(rows.keys().copied()).for_each(|name| forgotten.uses(name));
+        }
     }
 
     /// The process is over, without one all are: the tracks of zones that were open.

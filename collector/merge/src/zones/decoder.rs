@@ -21,10 +21,12 @@ use crate::zones::prescan::PlacedMarker;
 use crate::zones::references::ZoneReferences;
 use crate::zones::threads::{OpenZone, ZoneStart, ZoneThreads};
 use syscollect_model::{
-    Event, Field, Fields, Lane, Message, ProcessId, Slice, StringId, Strings, ThreadId, Unit, Value,
+    Event, Field, Fields, Forgotten, Lane, Message, ProcessId, Slice, StringId, Strings, ThreadId,
+    Unit, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
+use syscollect_store::Producer;
 use syscollect_zone_protocol::{self as zone_protocol, FramePhase, Item, is_stamped, item_words};
 
 /// Decodes lanes of zones: what instrumented programs tell. Each part keeps what is open of its
@@ -133,6 +135,8 @@ impl Zones {
         words: &[u64],
     ) -> Result<(), Stopped> {
         let Some(first) = words.first() else { return Ok(()) };
+        let user = writer.user.unwrap_or(u32::MAX);
+        engine.source.new_rows.producer = Producer { user, program: writer.program.client };
         let (item, attribute_words) =
             words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         match Item::decode(item) {
@@ -489,6 +493,17 @@ impl Zones {
                 engine.unknown(lane);
                 Ok(())
             }
+        }
+    }
+
+    /// Forgets what is of threads and processes that are gone, and needs the names of the others.
+    pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
+        self.threads.forget(forgotten);
+        self.frames.forget(forgotten);
+        self.async_zones.forget(forgotten);
+        self.plots.forget(forgotten);
+        if forgotten.code {
+            self.references.forget_code();
         }
     }
 

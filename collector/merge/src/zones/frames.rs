@@ -3,7 +3,9 @@
 use crate::engine::{Engine, ProgramId, Writer};
 use crate::zones::log::Log;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, ProcessId, Scope, Slice, StringId, Track, TrackId, TrackKind};
+use syscollect_model::{
+    Event, Forgotten, ProcessId, Scope, Slice, StringId, Track, TrackId, TrackKind,
+};
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::FramePhase;
 
@@ -91,6 +93,12 @@ impl FrameSets {
             engine.emit(&Event::SliceBegin(set.track, slice))?;
         }
         Ok(())
+    }
+
+    /// Forgets sets of processes that are gone, and needs the names of the others.
+    pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
+        self.sets.retain(|key, _| !forgotten.processes.contains(&key.program.process));
+        self.sets.keys().filter_map(|key| key.name).for_each(|name| forgotten.uses(name));
     }
 
     /// The process is over, without one all are: the tracks of frames that were open.

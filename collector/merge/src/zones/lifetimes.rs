@@ -81,8 +81,8 @@ mod tests {
             kernel: false,
         };
         tables.processes.push(row);
-        tables.threads.clear();
-        tables.threads.extend([5, 7, 7].map(|tid| Thread { tid, process, name, start, end: None }));
+        let row = |tid| Thread { tid, process, name, start, end: None };
+        tables.threads = [5, 7, 7].map(row).into_iter().collect();
         let initial = initial.iter().map(|(tid, thread)| (*tid, ThreadId(*thread))).collect();
         let lifecycle = lifecycle.iter().map(|(ticks, event)| (*ticks, (*event).into())).collect();
         lifetimes_of(&TaskHistory { initial, lifecycle, ..TaskHistory::default() }, &tables)

@@ -1,11 +1,13 @@
 //! What the items of an instrumented program refer to: its log of definitions.
 
-use rustc_hash::FxHashMap;
+use crate::zones::held_shares::HeldShares;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, Slice, StringId, Strings,
-    Tables, Unit,
+    self as model, FieldFormat, Forgotten, Location, LocationId, Schema, SchemaId, Slice, StringId,
+    Strings, Tables, Unit,
 };
 use syscollect_records::ZoneLogChunk;
+use syscollect_store::Producer;
 use syscollect_zone_protocol as protocol;
 use syscollect_zone_protocol::arena::LOG_BYTES;
 use syscollect_zone_protocol::log::{Definition, split_entry};
@@ -71,6 +73,27 @@ pub(crate) struct Log {
     entries: FxHashMap<u32, LogEntry>,
 }
 
+impl LogEntry {
+    /// Says what an entry that stays needs.
+    fn needs(self, forgotten: &mut Forgotten) {
+        match self {
+            Self::String(text) => forgotten.uses(text),
+            Self::Location(SourceLocation { name, location, .. }) => {
+                forgotten.uses(name);
+                location.into_iter().for_each(|location| forgotten.uses_location(location));
+            }
+            Self::Plot { name, unit } => {
+                forgotten.uses(name);
+                forgotten.uses_unit(unit);
+            }
+            Self::Lock { name, .. } | Self::GpuContext(GpuContext { name, .. }) => {
+                forgotten.uses(name);
+            }
+            Self::Schema(schema) => forgotten.uses_schema(schema),
+        }
+    }
+}
+
 impl Log {
     /// The string of that number; 0 is none.
     pub(crate) fn string(&self, number: u32) -> Option<StringId> {
@@ -121,10 +144,31 @@ impl Log {
     }
 }
 
+/// Bytes of logs that are kept while recording. What is made of them takes some five times as much.
+const MOST_LOG_BYTES: usize = 64 << 20;
+
+/// What programs have of that.
+#[derive(Debug)]
+struct LogShares {
+    held: HeldShares,
+    of_programs: FxHashMap<u32, (Producer, usize)>,
+    /// Programs that had to give up their logs.
+    without: FxHashSet<u32>,
+}
+
+impl Default for LogShares {
+    fn default() -> Self {
+        let (of_programs, without) = Default::default();
+        Self { held: HeldShares::new(MOST_LOG_BYTES), of_programs, without }
+    }
+}
+
 /// The logs of all programs, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     programs: FxHashMap<u32, Log>,
+    /// While recording: how much each may have.
+    shares: Option<LogShares>,
     locations: FxHashMap<Location, LocationId>,
     schemas: FxHashMap<Schema, SchemaId>,
     nothing: Log,
@@ -135,6 +179,52 @@ impl Logs {
     #[inline]
     pub(crate) fn get(&self, client: u32) -> &Log {
         self.programs.get(&client).unwrap_or(&self.nothing)
+    }
+
+    /// From now on programs have shares of a bound.
+    pub(crate) fn share(&mut self) {
+        self.shares = Some(LogShares::default());
+    }
+
+    /// Whether there is room for another chunk of a program's log. The program with most of the
+    /// user with most gives up its own for it: what it writes then has no names.
+    pub(crate) fn has_room(&mut self, producer: Producer, bytes: usize) -> bool {
+        let Self { programs, shares: Some(shares), .. } = self else { return true };
+        let LogShares { held, of_programs, without } = shares;
+        if without.contains(&producer.program) {
+            return false;
+        }
+        let fits = held.take(producer, bytes, |most| {
+            programs.remove(&most.program);
+            without.insert(most.program);
+            of_programs.remove(&most.program).map_or(0, |(_, bytes)| bytes)
+        });
+        match fits {
+            true => of_programs.entry(producer.program).or_insert((producer, 0)).1 += bytes,
+            false => _ = without.insert(producer.program),
+        }
+        fits
+    }
+
+    /// Forgets the logs of programs that are gone, and says what the others need.
+    pub(crate) fn forget(&mut self, gone: &FxHashSet<u32>, forgotten: &mut Forgotten) {
+        self.programs.retain(|client, _| !gone.contains(client));
+        if let Some(shares) = &mut self.shares {
+            shares.without.retain(|client| !gone.contains(client));
+            for client in gone {
+                if let Some((producer, bytes)) = shares.of_programs.remove(client) {
+                    shares.held.give_back(producer, bytes);
+                }
+            }
+        }
+        let entries = self.programs.values().flat_map(|log| log.entries.values());
+        entries.for_each(|entry| entry.needs(forgotten));
+    }
+
+    /// Forgets rows that nothing needs.
+    pub(crate) fn forget_rows(&mut self, forgotten: &Forgotten) {
+        self.locations.retain(|_, location| !forgotten.has_location(*location));
+        self.schemas.retain(|_, schema| !forgotten.has_schema(*schema));
     }
 
     /// The row of a place.
@@ -201,7 +291,7 @@ impl Logs {
             // The collector reads a counter's values at its address, and gives them as a plot's.
             Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {
                 let name = intern(name, strings);
-                let unit = Unit::from_text(&String::from_utf8_lossy(unit), strings);
+                let unit = Unit::from_passing_text(&String::from_utf8_lossy(unit), strings);
                 LogEntry::Plot { name, unit }
             }
             Definition::Lock { shared, location, name } => {
@@ -253,7 +343,7 @@ fn api_name(api: protocol::GpuApi) -> &'static [u8] {
 }
 
 fn intern(text: &[u8], strings: &mut Strings) -> StringId {
-    strings.intern(&String::from_utf8_lossy(text))
+    strings.intern_passing(&String::from_utf8_lossy(text))
 }
 
 fn format_of(format: protocol::FieldFormat) -> FieldFormat {

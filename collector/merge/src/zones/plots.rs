@@ -3,7 +3,9 @@
 use crate::engine::{Engine, ProgramId, Writer};
 use crate::zones::log::Logs;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, ProcessId, Scope, StringId, Track, TrackId, TrackKind, Unit};
+use syscollect_model::{
+    Event, Forgotten, ProcessId, Scope, StringId, Track, TrackId, TrackKind, Unit,
+};
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::Value;
 
@@ -40,6 +42,11 @@ impl Plots {
                 Ok(())
             }
         }
+    }
+
+    /// Forgets plots of processes that are gone.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten) {
+        self.tracks.retain(|(program, _), _| !forgotten.processes.contains(&program.process));
     }
 
     fn track(

@@ -1,8 +1,9 @@
 //! Which instrumented programs there are, and what their ticks mean.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_model::{ClockMap, ClockSource, ProgramTicks, SessionInfo, Ticks};
+use syscollect_playback::Lifetime;
 use syscollect_records::Stamp;
 use syscollect_store::{ClientDefinition, Producer};
 
@@ -22,6 +23,8 @@ pub(crate) struct Programs {
 struct KnownProgram {
     pid: u32,
     user: Option<u32>,
+    /// When it was heard of, ticks.
+    since: u64,
     /// Its ticks are nanoseconds of CLOCK_MONOTONIC.
     is_monotonic: bool,
 }
@@ -70,8 +73,30 @@ impl Programs {
         for program in definitions {
             let ClientDefinition { client, pid, user, ref clock, .. } = *program;
             let is_monotonic = *clock == ProgramTicks::Monotonic;
-            self.known.entry(client).or_insert(KnownProgram { pid, user, is_monotonic });
+            let since = self.most;
+            self.known.entry(client).or_insert(KnownProgram { pid, user, since, is_monotonic });
         }
+    }
+
+    /// Forgets those whose process ended before these ticks: `last_of` says of an id when who had
+    /// it last lived, as far as that is known. Which programs these are.
+    pub(crate) fn forget_ended(
+        &mut self,
+        before: u64,
+        last_of: impl Fn(u32) -> Option<Lifetime>,
+    ) -> FxHashSet<u32> {
+        let mut gone = FxHashSet::default();
+        self.known.retain(|client, KnownProgram { pid, since, .. }| {
+            let has_ended =
+                last_of(*pid).is_some_and(|last| last.until < before || last.since > *since);
+            // A program may be found a little after its process ended.
+            let is_gone = has_ended && *since < before;
+            if is_gone {
+                gone.insert(*client);
+            }
+            !is_gone
+        });
+        gone
     }
 
     /// Forgets the earliest where there are more than so many.

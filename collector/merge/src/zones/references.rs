@@ -81,6 +81,12 @@ impl ZoneReferences {
         stack
     }
 
+    /// All stacks are gone: those that programs write are found anew.
+    pub(crate) fn forget_code(&mut self) {
+        self.stacks = FxHashMap::default();
+        self.known.prescan.stacks.forget();
+    }
+
     /// Gives a slice that begins what its program says of it now, and its stack.
     pub(crate) fn describe(
         &mut self,

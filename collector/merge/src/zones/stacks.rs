@@ -95,6 +95,11 @@ impl ProgramStacks {
         Some(known)
     }
 
+    /// Forgets them all; numbers are not given again.
+    pub(crate) fn forget(&mut self) {
+        self.known = FxHashMap::default();
+    }
+
     /// Whether programs wrote no stack.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0

@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 use syscollect_model::{
-    Event, ProcessId, Scope, Slice, StringId, ThreadId, Track, TrackId, TrackKind, TrackRole,
+    Event, Forgotten, ProcessId, Scope, Slice, StringId, ThreadId, Track, TrackId, TrackKind,
+    TrackRole,
 };
 use syscollect_playback::{EventType, Stopped};
 
@@ -158,6 +159,8 @@ pub(crate) struct ZoneThreads {
     /// What their tracks are called.
     track_name: StringId,
     threads: Vec<ZoneThread>,
+    /// Slots of threads that are gone.
+    free: Vec<usize>,
     /// By thread and client.
     slots: FxHashMap<(ThreadId, u32), usize>,
     by_thread: FxHashMap<ThreadId, Vec<usize>>,
@@ -169,6 +172,7 @@ impl ZoneThreads {
         Self {
             track_name,
             threads: Vec::new(),
+            free: Vec::new(),
             slots: FxHashMap::default(),
             by_thread: FxHashMap::default(),
             by_process: FxHashMap::default(),
@@ -191,12 +195,33 @@ impl ZoneThreads {
             name: self.track_name,
             kind: TrackKind::Slices(TrackRole::Zones),
         };
-        let slot = self.threads.len();
-        self.threads.push(ZoneThread::new(engine.track(track, client.into())));
+        let new = ZoneThread::new(engine.track(track, client.into()));
+        let slot = self.free.pop().unwrap_or(self.threads.len());
+        match self.threads.get_mut(slot) {
+            Some(free) => *free = new,
+            None => self.threads.push(new),
+        }
         self.slots.insert((thread, client), slot);
         self.by_thread.entry(thread).or_default().push(slot);
         self.by_process.entry(process).or_default().insert(thread);
         slot
+    }
+
+    /// Forgets threads that are gone, whose slots others get.
+    pub(crate) fn forget(&mut self, forgotten: &Forgotten) {
+        let Forgotten { threads: gone, processes, .. } = forgotten;
+        self.slots.retain(|(thread, _), slot| {
+            let stays = !gone.contains(thread);
+            if !stays {
+                self.free.push(*slot);
+            }
+            stays
+        });
+        self.by_thread.retain(|thread, _| !gone.contains(thread));
+        self.by_process.retain(|process, threads| {
+            threads.retain(|thread| !gone.contains(thread));
+            !threads.is_empty() && !processes.contains(process)
+        });
     }
 
     /// The threads of the process of which something was told; of all processes without one.

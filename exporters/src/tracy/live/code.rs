@@ -4,7 +4,7 @@ use super::names::{CodeToName, LiveNames, ModuleToName};
 use crate::tracy::strings::clean;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    BuildId, Frame, FrameId, ModuleId, ModuleKind, StackId, StringId, Symbol, SymbolTable, Tables,
+    BuildId, Frame, FrameId, ModuleId, ModuleKind, StackId, Symbol, SymbolTable, Tables,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{Catalogue, FrameRow, LineRow, Session};
@@ -17,13 +17,32 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// From one to the next.
 const STEP: u64 = 16;
 
+/// Places that are known by what lies there: where there are more, all begin anew.
+const MOST_PLACES: usize = 1 << 17;
+
+/// A file of code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CodeFile {
+    image: Box<str>,
+    build_id: BuildId,
+}
+
 /// What a function is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FunctionKey {
-    module: Option<ModuleId>,
+    file: CodeFile,
     start: u64,
-    name: Option<StringId>,
+    name: Option<Box<str>>,
     inlined: bool,
+}
+
+/// What a place is known by: rows of frames may go and come again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PlaceKey {
+    file: CodeFile,
+    offset: u64,
+    /// The functions there.
+    symbols: Box<[u64]>,
 }
 
 /// All that stacks refer to.
@@ -31,8 +50,13 @@ struct FunctionKey {
 pub(super) struct LiveCode {
     /// By the model's number.
     stacks: Vec<Option<Option<tracy::StackId>>>,
+    /// By the model's numbers.
     places: FxHashMap<Box<[FrameId]>, u64>,
+    known: FxHashMap<PlaceKey, u64>,
     functions: FxHashMap<FunctionKey, u64>,
+    /// How many places and functions there were.
+    place_count: u64,
+    function_count: u64,
     /// Functions that were found when a viewer asked: by their image, where they begin, and name.
     found: FxHashMap<(Box<str>, u64, Box<str>), u64>,
     /// Where somebody finds names.
@@ -52,6 +76,23 @@ impl LiveCode {
         match self.stacks.get(stack.index()) {
             Some(Some(known)) => *known,
             _ => self.new_stack(stack, catalogue, tables),
+        }
+    }
+
+    /// The model's numbers of stacks, frames and modules mean others from now on.
+    pub(super) fn forget(&mut self, catalogue: &mut Catalogue) {
+        self.stacks = Vec::new();
+        self.places = FxHashMap::default();
+        let begins_anew = self.known.len() > MOST_PLACES || self.functions.len() > MOST_PLACES;
+        if catalogue.forget_stacks() || begins_anew {
+            self.nowhere = None;
+        }
+        if begins_anew {
+            self.known = FxHashMap::default();
+            self.functions = FxHashMap::default();
+            self.found = FxHashMap::default();
+            catalogue.forget_frames();
+            self.names.iter_mut().for_each(LiveNames::forget);
         }
     }
 
@@ -96,9 +137,18 @@ impl LiveCode {
         }
         let Some(outer) = frames.last().map(|frame| tables.frame(*frame)) else { return PLACES };
         let kernel = if is_kernel(outer.module, tables) { KERNEL } else { 0 };
-        let address = (PLACES + STEP * self.places.len() as u64) | kernel;
-        let lines = frames.iter().map(|frame| self.line(*frame, kernel, tables)).collect();
-        catalogue.frame(address, FrameRow { image: image(outer, tables), lines });
+        let lines: Vec<LineRow> =
+            frames.iter().map(|frame| self.line(*frame, kernel, tables)).collect();
+        let symbols = lines.iter().map(|line| line.symbol).collect();
+        let key = PlaceKey { file: file(outer, tables), offset: outer.offset, symbols };
+        if let Some(address) = self.known.get(&key) {
+            self.places.insert(frames.into(), *address);
+            return *address;
+        }
+        let address = (PLACES + STEP * self.place_count) | kernel;
+        self.place_count += 1;
+        catalogue.frame(address, FrameRow { image: key.file.image.clone(), lines });
+        self.known.insert(key, address);
         self.places.insert(frames.into(), address);
         if let (Some(names), Some(module)) = (&mut self.names, to_name(outer, tables)) {
             names.add(address, module, outer.offset);
@@ -154,8 +204,8 @@ impl LiveCode {
         for frame in &symbol.frames {
             let name: Box<str> = clean(&frame.function).into();
             let key = (image.clone(), symbol.start, name.clone());
-            let next = self.next_function() | kernel;
-            let number = *self.found.entry(key).or_insert(next);
+            let count = &mut self.function_count;
+            let number = *self.found.entry(key).or_insert_with(|| new_function(count) | kernel);
             let file: Box<str> = match &*frame.file {
                 "" if kernel != 0 => "<kernel>".into(),
                 file => clean(file).into(),
@@ -166,11 +216,6 @@ impl LiveCode {
         (!lines.is_empty()).then_some(FrameRow { image, lines })
     }
 
-    /// What stands for the next function.
-    fn next_function(&self) -> u64 {
-        FUNCTIONS + STEP * (self.functions.len() + self.found.len()) as u64
-    }
-
     fn line(&mut self, frame: FrameId, kernel: u64, tables: &Tables) -> LineRow {
         let row = tables.frame(frame);
         let name = match row.function {
@@ -179,14 +224,14 @@ impl LiveCode {
         };
         let start = if row.function_start == 0 { row.offset } else { row.function_start };
         let key = FunctionKey {
-            module: row.module,
+            file: file(row, tables),
             // All addresses without a name are of one function.
             start: if row.function.is_some() { start } else { 0 },
-            name: row.function,
+            name: row.function.map(|name| tables.strings.get(name).into()),
             inlined: row.inlined,
         };
-        let next = self.next_function() | kernel;
-        let symbol = *self.functions.entry(key).or_insert(next);
+        let count = &mut self.function_count;
+        let symbol = *self.functions.entry(key).or_insert_with(|| new_function(count) | kernel);
         let file: Box<str> = match row.file {
             Some(file) => clean(tables.strings.get(file)).into(),
             None if kernel != 0 => "<kernel>".into(),
@@ -197,14 +242,22 @@ impl LiveCode {
     }
 }
 
-fn image(frame: &Frame, tables: &Tables) -> Box<str> {
+/// What stands for one more function.
+fn new_function(count: &mut u64) -> u64 {
+    *count += 1;
+    FUNCTIONS + STEP * (*count - 1)
+}
+
+/// The file of code of a frame.
+fn file(frame: &Frame, tables: &Tables) -> CodeFile {
     let Some(module) = frame.module.map(|id| tables.module(id)) else {
-        return "[unknown]".into();
+        return CodeFile { image: "[unknown]".into(), build_id: BuildId::default() };
     };
-    match module.kind {
+    let image = match module.kind {
         ModuleKind::Kernel => "<kernel>".into(),
         _ => clean(tables.strings.get(module.path)).into(),
-    }
+    };
+    CodeFile { image, build_id: module.build_id.clone() }
 }
 
 /// The module of a place in which somebody may find its function.

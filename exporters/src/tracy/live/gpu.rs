@@ -3,7 +3,7 @@
 //! Zones of a queue come in the order of their ends, so that what lies in one comes before it. They
 //! are told together, since the viewer wants to hear of all that lies in a zone before that ends.
 
-use super::room::SharedRoom;
+use super::room::{SharedRoom, UserOf};
 use super::things::{NamedObjects, owner};
 use crate::tracy::gpu::{JobLabel, JobSpans, Moments, job_label, queue_of_nested, taken};
 use crate::tracy::rows::scoped_name;
@@ -75,6 +75,11 @@ impl Default for LiveGpus {
 }
 
 impl LiveGpus {
+    /// Asks this for who runs a process.
+    pub(super) fn ask(&mut self, user_of: UserOf) {
+        self.contexts.ask(user_of);
+    }
+
     /// What is to be told now that a job has ended.
     pub(super) fn job(
         &mut self,
@@ -142,7 +147,7 @@ impl LiveGpus {
         }
         let name = names.unique(&scoped_name(track, tables), catalogue);
         let owner = owner(track, tables);
-        let context = catalogue.add_context(ContextRow { name, owner: owner.0 });
+        let context = catalogue.add_context(ContextRow { name, owner: owner.process.0 });
         for gone in self.contexts.add(track, context, owner) {
             self.gone(gone);
         }

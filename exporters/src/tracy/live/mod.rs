@@ -23,10 +23,11 @@ use crate::labels;
 use code::LiveCode;
 use gpu::{EndedJob, LiveGpus, ToldJobs};
 pub use names::CodeToName;
+use room::Owner;
 use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent,
+    Crash, Event, Exporter, Forgotten, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent,
     RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable, Tables, ThreadId,
     Time, TrackId, TrackKind,
 };
@@ -102,6 +103,20 @@ impl TracyLive {
         &mut self.session
     }
 
+    /// Asks this for who runs the process with an id: users have shares of what viewers are told.
+    pub fn ask(&mut self, user_of: fn(u32) -> Option<u32>) {
+        self.things.ask(user_of);
+        self.gpus.ask(user_of);
+        self.rows.ask(user_of);
+        self.zones.locations.ask(user_of);
+    }
+
+    /// Which process records: of its threads only the first has a row of its own where others say
+    /// nothing.
+    pub fn is_recorded_by(&mut self, pid: u32) {
+        self.rows.recorder = Some(pid);
+    }
+
     /// From now on a viewer that asks for a function that has no name waits until somebody who
     /// [looks](Self::take_to_name) for it says [what was found](Self::add_names).
     pub fn find_names(&mut self) {
@@ -150,6 +165,9 @@ impl TracyLive {
 
     /// What happens to a thread, said by itself.
     fn lifecycle(&mut self, thread: ThreadId, time: Time, text: String, tables: &Tables) {
+        if self.rows.is_quiet(thread, tables) {
+            return;
+        }
         if let Some(thread) = self.thread(thread, tables) {
             let importance = Importance::of_system(Severity::Debug);
             self.message(time, words(thread, &text, Some(GREY), importance));
@@ -273,9 +291,9 @@ impl TracyLive {
         let catalogue = &mut self.session.catalogue;
         let lock = self.things.lock(event.lock, catalogue, &mut self.zones, tables);
         let location = event.location;
-        let process = tables.thread(event.thread).process;
+        let owner = Owner::new(tables.thread(event.thread).process, tables);
         let location =
-            location.map(|location| self.zones.place(Some(location), process, catalogue, tables));
+            location.map(|location| self.zones.place(Some(location), owner, catalogue, tables));
         let shared = event.shared && catalogue.lock(lock).is_some_and(|lock| lock.shared);
         self.tell(time, tracy::Event::Lock { lock, thread, action, shared, location });
     }
@@ -398,6 +416,15 @@ impl Exporter for TracyLive {
             },
             sampling_period: header::sampling_period(machine),
         });
+        Ok(())
+    }
+
+    fn forget(&mut self, forgotten: &mut Forgotten, _: &Tables) -> Result<(), Infallible> {
+        self.rows.forget(forgotten);
+        self.zones.forget(forgotten);
+        if forgotten.code {
+            self.code.forget(&mut self.session.catalogue);
+        }
         Ok(())
     }
 

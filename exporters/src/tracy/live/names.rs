@@ -60,6 +60,11 @@ impl LiveNames {
         self.unnamed.insert(address, Unnamed { module: number, offset });
     }
 
+    /// Places have other numbers from now on: nobody finds what stands at those of before.
+    pub(super) fn forget(&mut self) {
+        *self = Self { asked: std::mem::take(&mut self.asked), ..Self::default() };
+    }
+
     /// A viewer asks for these.
     pub(super) fn want(&mut self, addresses: Vec<u64>) {
         self.waiting.extend(addresses);

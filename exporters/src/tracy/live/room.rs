@@ -8,6 +8,23 @@ use syscollect_model::{ProcessId, Tables};
 /// One in so many gives way at a time where there is no room.
 const PART: usize = 8;
 
+/// Who runs the process with that id, if it is there and that is known.
+pub(super) type UserOf = fn(u32) -> Option<u32>;
+
+/// Whose a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) process: ProcessId,
+    pub(super) pid: u32,
+}
+
+impl Owner {
+    /// A process; the idle process for what is the machine's.
+    pub(super) fn new(process: ProcessId, tables: &Tables) -> Self {
+        Self { process, pid: tables.process(process).pid }
+    }
+}
+
 /// What a number is known of.
 #[derive(Debug)]
 struct KnownRow<V> {
@@ -18,14 +35,17 @@ struct KnownRow<V> {
 }
 
 /// Numbers of rows, of which there are so many at most. Where one more comes, rows of processes
-/// that have ended give way, and else rows of the process that has most, the least recently used
-/// first; those of the machine itself last.
+/// that have ended give way, and else rows of the process that has most, of the user who has most,
+/// the least recently used first; those of the machine itself last.
 #[derive(Debug)]
 pub(super) struct SharedRoom<K, V> {
     most: usize,
     known: FxHashMap<K, KnownRow<V>>,
     /// How many of them are of whom.
     counts: FxHashMap<ProcessId, usize>,
+    /// Who runs these; nobody knows it of all others.
+    users: FxHashMap<ProcessId, u32>,
+    user_of: UserOf,
     /// Who of these has ended.
     ended: FxHashSet<ProcessId>,
     uses: u64,
@@ -36,8 +56,13 @@ pub(super) struct SharedRoom<K, V> {
 impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
     /// Without rows.
     pub(super) fn new(most: usize) -> Self {
-        let (known, counts, ended) = Default::default();
-        Self { most, known, counts, ended, uses: 0, gave_way: 0 }
+        let (known, counts, users, ended) = Default::default();
+        Self { most, known, counts, users, user_of: |_| None, ended, uses: 0, gave_way: 0 }
+    }
+
+    /// Asks this for who runs a process.
+    pub(super) fn ask(&mut self, user_of: UserOf) {
+        self.user_of = user_of;
     }
 
     /// The row's number, which is used now.
@@ -49,14 +74,21 @@ impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
     }
 
     /// Adds a row; what gives way for it.
-    pub(super) fn add(&mut self, key: K, value: V, owner: ProcessId) -> Vec<V> {
+    pub(super) fn add(&mut self, key: K, value: V, owner: Owner) -> Vec<V> {
         let gives_way = match self.known.len() < self.most {
             true => Vec::new(),
             false => self.make_room(),
         };
         self.uses += 1;
+        let Owner { process: owner, pid } = owner;
         self.known.insert(key, KnownRow { value, owner, used: self.uses });
-        *self.counts.entry(owner).or_default() += 1;
+        let rows = self.counts.entry(owner).or_default();
+        *rows += 1;
+        if *rows == 1
+            && let Some(user) = (self.user_of)(pid)
+        {
+            self.users.insert(owner, user);
+        }
         gives_way
     }
 
@@ -87,11 +119,8 @@ impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
     fn make_room(&mut self) -> Vec<V> {
         let mut candidates = self.rows_of(|owner| self.ended.contains(&owner));
         if candidates.is_empty() {
-            let is_program = |owner: &ProcessId| *owner != Tables::IDLE_PROCESS;
-            let most =
-                self.counts.iter().max_by_key(|(owner, rows)| (is_program(owner), **rows, owner.0));
-            let most = most.map(|(owner, _)| *owner);
-            candidates = self.rows_of(|owner| Some(owner) == most);
+            let most = self.with_most();
+            candidates = self.rows_of(|owner| owner == most);
         }
         candidates.sort_unstable_by_key(|(used, _)| *used);
         candidates.truncate((self.most / PART).max(1));
@@ -105,8 +134,21 @@ impl<K: Copy + Eq + Hash, V: Copy> SharedRoom<K, V> {
         self.counts.retain(|_, rows| *rows > 0);
         let counts = &self.counts;
         self.ended.retain(|owner| counts.contains_key(owner));
+        self.users.retain(|owner, _| counts.contains_key(owner));
         self.gave_way += gives_way.len() as u64;
         gives_way.into_iter().map(|row| row.value).collect()
+    }
+
+    /// The process with most rows, of the user with most; the machine where no process has any.
+    fn with_most(&self) -> ProcessId {
+        let programs = || self.counts.iter().filter(|(owner, _)| **owner != Tables::IDLE_PROCESS);
+        let user = |owner: &ProcessId| self.users.get(owner).copied();
+        let mut of_users = FxHashMap::<Option<u32>, usize>::default();
+        programs().for_each(|(owner, rows)| *of_users.entry(user(owner)).or_default() += rows);
+        let most = of_users.into_iter().max_by_key(|(user, rows)| (*rows, *user));
+        let theirs = programs().filter(|(owner, _)| most.is_some_and(|(of, _)| user(owner) == of));
+        let most = theirs.max_by_key(|(owner, rows)| (**rows, owner.0));
+        most.map_or(Tables::IDLE_PROCESS, |(owner, _)| *owner)
     }
 
     /// When rows of some owners were used last, and which they are.
@@ -121,14 +163,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HONEST: ProcessId = ProcessId(1);
-    const HOSTILE: ProcessId = ProcessId(2);
+    const HONEST: Owner = program(1);
+    const HOSTILE: Owner = program(2);
+    const MACHINE: Owner = Owner { process: Tables::IDLE_PROCESS, pid: 0 };
+
+    const fn program(number: u32) -> Owner {
+        Owner { process: ProcessId(number), pid: number }
+    }
+
+    #[test]
+    fn a_user_of_many_programs_with_few_rows_each_loses_its_own_and_nobody_elses() {
+        let mut room = SharedRoom::new(64);
+        room.ask(|pid| Some(if pid == 1 { 1000 } else { 1001 }));
+        (0..20).for_each(|key| drop(room.add(key, key, HONEST)));
+        let programs = (2..1_000).flat_map(|pid| [(pid, 2 * pid), (pid, 2 * pid + 1)]);
+        let gave_way: Vec<u32> =
+            programs.flat_map(|(pid, key)| room.add(1_000 + key, key, program(pid))).collect();
+        assert!(gave_way.len() > 1_900 && !gave_way.contains(&0), "{}", gave_way.len());
+        assert!((0..20).all(|key| room.get(key) == Some(key)));
+    }
 
     #[test]
     fn who_adds_rows_without_end_loses_its_own_and_nobody_elses() {
         let mut room = SharedRoom::new(64);
         (0..10).for_each(|key| drop(room.add(key, key, HONEST)));
-        drop(room.add(10, 10, Tables::IDLE_PROCESS));
+        drop(room.add(10, 10, MACHINE));
         let gave_way: Vec<u32> =
             (1_000..100_000).flat_map(|key| room.add(key, key, HOSTILE)).collect();
         assert!(gave_way.iter().all(|key| *key >= 1_000), "{:?}", gave_way.iter().min());
@@ -143,7 +202,7 @@ mod tests {
         (0..4).for_each(|key| drop(room.add(key, key, HONEST)));
         (4..16).for_each(|key| drop(room.add(key, key, HOSTILE)));
         room.get(0);
-        room.ended(HONEST);
+        room.ended(HONEST.process);
         assert_eq!(room.add(16, 16, HOSTILE), [1, 2]);
         room.add(17, 17, HOSTILE);
         assert_eq!(room.add(18, 18, HOSTILE), [3, 0]);
@@ -166,7 +225,7 @@ mod tests {
                     ended.insert(owner);
                 } else if room.get(key).is_none() {
                     prop_assert!(!model.contains_key(&key));
-                    let gives_way = room.add(key, key, owner);
+                    let gives_way = room.add(key, key, program(owner.0));
                     let dead = model.values().any(|owner| ended.contains(owner));
                     let owners: FxHashSet<ProcessId> =
                         gives_way.iter().filter_map(|key| model.remove(key)).collect();

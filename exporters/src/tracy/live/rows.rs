@@ -1,12 +1,14 @@
 //! Which of the viewer's threads stands for what.
 
-use super::room::SharedRoom;
+use super::room::{Owner, SharedRoom, UserOf};
 use crate::tracy::FirstThreads;
 use crate::tracy::rows::{self, RowOwner};
 use crate::tracy::strings::clean;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use syscollect_model::{ProcessId, Scope, Tables, ThreadId, TrackId, TrackKind, TrackRole};
+use syscollect_model::{
+    Forgotten, ProcessId, Scope, Tables, ThreadId, TrackId, TrackKind, TrackRole,
+};
 use syscollect_tracy_protocol::{Catalogue, ThreadRow};
 
 /// Rows of what is no thread, at a time.
@@ -20,8 +22,8 @@ pub(super) const OWN_ROW: u32 = 0xf000_0000;
 /// All of them.
 #[derive(Debug)]
 pub(super) struct LiveRows {
-    /// Threads that have names, by [`ThreadId`].
-    named: Vec<bool>,
+    /// Threads that have names.
+    named: FxHashSet<ThreadId>,
     others: SharedRoom<RowOwner, u32>,
     /// The number of the next of these.
     next: u32,
@@ -31,25 +33,36 @@ pub(super) struct LiveRows {
     on_threads: FxHashMap<ThreadId, TrackId>,
     tracks: FxHashMap<TrackId, u32>,
     first: FirstThreads,
+    /// The recorder's process.
+    pub(super) recorder: Option<u32>,
     /// Who has an id, or had it last.
     of_ids: FxHashMap<u32, ThreadId>,
     /// Threads that have ended and whose names a viewer may still ask for, the earliest first.
-    ended: VecDeque<ThreadId>,
+    ended: VecDeque<EndedThread>,
+}
+
+/// A thread that has ended, and its id.
+#[derive(Clone, Copy, Debug)]
+struct EndedThread {
+    thread: ThreadId,
+    tid: u32,
 }
 
 impl LiveRows {
     pub(super) fn new(catalogue: &mut Catalogue) -> Self {
         let name: Box<str> = "syscollect".into();
-        let row = ThreadRow { label: name.clone(), name: name.clone(), process: name, pid: 0 };
+        let (label, process) = (name.clone(), name.clone());
+        let row = ThreadRow { label, name, process, pid: 0, is_quiet: false };
         catalogue.name_thread(OWN_ROW, row);
         Self {
-            named: Vec::new(),
+            named: FxHashSet::default(),
             others: SharedRoom::new(MOST_OTHERS),
             next: OWN_ROW + 1,
             gave_way: Vec::new(),
             on_threads: FxHashMap::default(),
             tracks: FxHashMap::default(),
             first: FirstThreads::default(),
+            recorder: None,
             of_ids: FxHashMap::default(),
             ended: VecDeque::new(),
         }
@@ -66,39 +79,61 @@ impl LiveRows {
         if thread == Tables::IDLE_THREAD {
             return None;
         }
-        if self.named.get(thread.index()) != Some(&true) {
+        if !self.named.contains(&thread) {
+            // Nothing is known of one that was forgotten.
+            if tables.thread(thread).tid == 0 {
+                return None;
+            }
             self.renamed(thread, catalogue, tables);
         }
         Some(tables.thread(thread).tid)
     }
 
+    /// Forgets threads, processes and tracks that are gone: the viewer's names of them stay as long
+    /// as there is room.
+    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+        let Forgotten { threads, tracks, .. } = forgotten;
+        // What others are called by now is looked up when something of them comes.
+        self.named.clear();
+        self.on_threads.retain(|thread, _| !threads.contains(thread));
+        self.tracks.retain(|track, _| !tracks.contains(track));
+        self.first.forget(forgotten);
+    }
+
     /// A thread has another name, or is another one.
     #[cold]
     pub(super) fn renamed(&mut self, thread: ThreadId, catalogue: &mut Catalogue, tables: &Tables) {
-        if thread.index() >= self.named.len() {
-            self.named.resize(thread.index() + 1, false);
-        }
-        self.named[thread.index()] = true;
-        let row = thread_row(RowOwner::Thread(thread), tables);
+        self.named.insert(thread);
         let tid = tables.thread(thread).tid;
+        let row = thread_row(RowOwner::Thread(thread), tables);
+        let row = ThreadRow { is_quiet: self.is_quiet(thread, tables), ..row };
         self.of_ids.insert(tid, thread);
         catalogue.name_thread(tid, row);
     }
 
+    /// Asks this for who runs a process.
+    pub(super) fn ask(&mut self, user_of: UserOf) {
+        self.others.ask(user_of);
+    }
+
+    /// Whether the thread is one of those of the recorder that help the first.
+    pub(super) fn is_quiet(&self, thread: ThreadId, tables: &Tables) -> bool {
+        let row = tables.thread(thread);
+        let pid = tables.process(row.process).pid;
+        self.recorder == Some(pid) && row.tid != pid
+    }
+
     /// A thread has ended; the number of an earlier one whose names are forgotten now.
     pub(super) fn ended(&mut self, thread: ThreadId, tables: &Tables) -> Option<u32> {
-        self.ended.push_back(thread);
+        self.ended.push_back(EndedThread { thread, tid: tables.thread(thread).tid });
         if self.ended.len() <= MOST_ENDED {
             return None;
         }
-        let earliest = self.ended.pop_front()?;
-        if let Some(named) = self.named.get_mut(earliest.index()) {
-            *named = false;
-        }
+        let EndedThread { thread: earliest, tid } = self.ended.pop_front()?;
+        self.named.remove(&earliest);
         if let Some(track) = self.on_threads.remove(&earliest) {
             self.tracks.remove(&track);
         }
-        let tid = tables.thread(earliest).tid;
         // Its id may be another's by now.
         (self.of_ids.get(&tid) == Some(&earliest)).then(|| {
             self.of_ids.remove(&tid);
@@ -126,7 +161,7 @@ impl LiveRows {
         self.next = row.checked_add(1).unwrap_or(OWN_ROW + 1);
         catalogue.name_thread(row, thread_row(owner, tables));
         let process = rows::process(owner, tables).unwrap_or(Tables::IDLE_PROCESS);
-        let gave_way = self.others.add(owner, row, process);
+        let gave_way = self.others.add(owner, row, Owner::new(process, tables));
         if !gave_way.is_empty() {
             self.tracks.retain(|_, row| !gave_way.contains(row));
             self.gave_way.extend(gave_way);
@@ -174,5 +209,5 @@ fn thread_row(owner: RowOwner, tables: &Tables) -> ThreadRow {
     let pid = rows::process(owner, tables).map_or(0, |process| tables.process(process).pid);
     let label = format!("{process} / {name}");
     let [label, name, process] = [label, name, process].map(|text| clean(&text).into());
-    ThreadRow { label, name, process, pid }
+    ThreadRow { label, name, process, pid, is_quiet: false }
 }

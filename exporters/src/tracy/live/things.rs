@@ -1,6 +1,6 @@
 //! Plots, sets of frames, locks and pools of memory: what has a name and a number.
 
-use super::room::SharedRoom;
+use super::room::{Owner, SharedRoom, UserOf};
 use super::zones::LiveZones;
 use crate::tracy::rows::scoped_name;
 use crate::tracy::strings::short_name;
@@ -122,9 +122,10 @@ impl NamedObjects {
             "" => None,
             name => Some(catalogue.text(&short_name(name))),
         };
-        let location = zones.place(row.location, row.process, catalogue, tables);
+        let location =
+            zones.place(row.location, Owner::new(row.process, tables), catalogue, tables);
         let number = catalogue.add_lock(LockRow { name, location, shared: row.shared });
-        let gave_way = self.locks.add(lock, number, row.process);
+        let gave_way = self.locks.add(lock, number, Owner::new(row.process, tables));
         self.ended.extend(gave_way.into_iter().map(EndedRow::Lock));
         number
     }
@@ -156,17 +157,26 @@ impl NamedObjects {
         };
         let name = self.unique(&name, catalogue);
         catalogue.add_pool(name);
-        let gave_way = self.pools.add(pool, name, process);
+        let gave_way = self.pools.add(pool, name, Owner::new(process, tables));
         self.ended.extend(gave_way.into_iter().map(EndedRow::Pool));
         name
+    }
+
+    /// Asks this for who runs a process.
+    pub(super) fn ask(&mut self, user_of: UserOf) {
+        self.plots.ask(user_of);
+        self.sets.ask(user_of);
+        self.locks.ask(user_of);
+        self.pools.ask(user_of);
     }
 }
 
 /// Whose a track is; the idle process for what is the machine's.
-pub(super) fn owner(track: TrackId, tables: &Tables) -> ProcessId {
-    match tables.track(track).scope {
+pub(super) fn owner(track: TrackId, tables: &Tables) -> Owner {
+    let process = match tables.track(track).scope {
         Scope::Process(process) => process,
         Scope::Thread(thread) => tables.thread(thread).process,
         Scope::Machine(_) | Scope::Cpu(_) => Tables::IDLE_PROCESS,
-    }
+    };
+    Owner::new(process, tables)
 }

@@ -1,6 +1,6 @@
 //! What zones say, and where they come from.
 
-use super::room::SharedRoom;
+use super::room::{Owner, SharedRoom};
 use super::things::owner;
 use crate::labels;
 use crate::tracy::gpu::{RED, WITHOUT_TIMES};
@@ -8,7 +8,7 @@ use crate::tracy::strings::{clean, clean_lines};
 use crate::tracy::zones::UNFINISHED;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fields, GpuJob, GpuJobEnd, GpuZone, LocationId, ProcessId, Slice, SliceUpdate, StringId,
+    Fields, Forgotten, GpuJob, GpuJobEnd, GpuZone, LocationId, Slice, SliceUpdate, StringId,
     Tables, TrackId, amend_fields,
 };
 use syscollect_tracy_protocol as tracy;
@@ -119,7 +119,7 @@ impl LiveZones {
     pub(super) fn place(
         &mut self,
         location: Option<LocationId>,
-        owner: ProcessId,
+        owner: Owner,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
@@ -130,7 +130,7 @@ impl LiveZones {
     fn location(
         &mut self,
         key: LocationKey,
-        owner: ProcessId,
+        owner: Owner,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> tracy::LocationId {
@@ -160,6 +160,15 @@ impl LiveZones {
             self.names.clear();
         }
         location
+    }
+
+    /// Forgets tracks that are gone, and needs what zones that are open say.
+    pub(super) fn forget(&mut self, forgotten: &mut Forgotten) {
+        self.open.retain(|track, _| !forgotten.tracks.contains(track));
+        for zone in self.open.values().flatten() {
+            zone.name.into_iter().for_each(|(name, _)| forgotten.uses(name));
+            forgotten.uses_fields(&zone.fields);
+        }
     }
 
     /// More is known of the innermost zone.

@@ -49,7 +49,8 @@ fn names_are_told_apart_by_place_and_not_by_number() {
     let (mut scenario, a, _) = two_programs();
     let zones = scenario.zones(a);
     let (name, file) = (scenario.name("load"), scenario.name("/src/a.rs"));
-    scenario.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
+    scenario.tables.locations =
+        [1, 2].map(|line| Location { function: name, file, line }).into_iter().collect();
     for (number, place) in [(1, 0), (2, 0), (1, 1)] {
         let slice =
             Slice { number: Some(number), location: Some(LocationId(place)), ..Slice::named(name) };

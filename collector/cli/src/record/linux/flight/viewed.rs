@@ -132,6 +132,12 @@ impl ViewedFlight {
         self.snapshots.ask_stacks_anew();
     }
 
+    /// The same, for a thread of its own.
+    pub(crate) fn stacks_asker(&self) -> impl Fn() + Send + use<> {
+        let snapshots = Arc::clone(&self.snapshots);
+        move || snapshots.ask_stacks_anew()
+    }
+
     /// Who finds names of functions.
     ///
     /// # Errors
