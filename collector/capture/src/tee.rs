@@ -40,7 +40,7 @@ pub enum Teed {
     /// So many chunks of that lane were left out here, because too much waits.
     LeftOut(Lane, u64),
     /// No record of before these ticks comes any more, but from instrumented programs that were not
-    /// found yet, or that write more than their share.
+    /// found yet, that write more than their share, or whose turn did not come in time.
     NothingBefore(Ticks),
 }
 
@@ -134,8 +134,8 @@ impl Tee {
         match &self.0 {
             // Instrumented programs are found, and looked at, in turns.
             Receiver::Player(_) => wait + Duration::from_secs(1),
-            // What kernel lanes say is watched in time; programs that write more than their share
-            // are late.
+            // What kernel lanes say is watched in time. Programs may be late: who watches takes
+            // what they say by its own times.
             Receiver::Watcher(_) => wait,
         }
     }
@@ -211,6 +211,12 @@ impl Watched {
         let left_out = left_out.into_iter().map(|(lane, chunks)| Teed::LeftOut(lane, chunks));
         let until = nothing_before.map(Teed::NothingBefore);
         items.into_iter().chain(left_out).chain(until).collect()
+    }
+
+    /// Whether so much waits that there is soon no room for what the kernel says.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        self.0.lock().bytes > MOST_WAITING / 4 * 3
     }
 
     /// What is needed from now on.

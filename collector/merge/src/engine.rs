@@ -10,6 +10,7 @@ use syscollect_model::{
     Tables, ThreadId, Ticks, Time, TrackId,
 };
 use syscollect_playback::{AddedRows, Stopped};
+use syscollect_records::ZoneChunk;
 use syscollect_store::{Producer, ProducerShares};
 
 /// Names that events may bring along and that become strings: more are not
@@ -139,6 +140,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// Whether it wrote that chunk.
+    pub(crate) fn wrote(&self, chunk: &ZoneChunk) -> bool {
+        (self.program.client, self.tid, self.owner) == (chunk.client, chunk.tid, chunk.owner)
+    }
+
     /// So many of its items mean nothing.
     pub(crate) fn refuse(&self, engine: &mut Engine<'_>, items: u64) {
         let losses = &mut engine.source.losses;

@@ -16,6 +16,9 @@
 //! - whether the recorder was killed, so that the last mappings are missing;
 //! - what the recorder said, which the recording's last description has;
 //! - causes of losses that the recorder declares behind them: the totals in the end are exact.
+//!
+//! What programs wrote may come late, when it was said already that [nothing comes](Live::advance):
+//! then it is told when it comes, with its own times.
 
 use crate::definitions::clock_map;
 use crate::forgetting::{Forgetting, HeldRows};
@@ -62,6 +65,8 @@ pub struct Live<'a> {
     info: Option<SessionInfo>,
     readings: Vec<ClockPair>,
     forgetting: Forgetting,
+    /// Nothing of before it comes any more.
+    until: Ticks,
 }
 
 /// Whether it has begun.
@@ -76,7 +81,8 @@ impl<'a> Live<'a> {
     fn new(exporter: &'a mut AnyExporter<'a>) -> Self {
         let output = Output::of_part(exporter, None, None);
         let state = LiveState::Waiting(output, Vec::new());
-        Self { state, info: None, readings: Vec::new(), forgetting: Forgetting::default() }
+        let forgetting = Forgetting::default();
+        Self { state, info: None, readings: Vec::new(), forgetting, until: Ticks(0) }
     }
 
     /// What is kept of what was recorded so far.
@@ -115,6 +121,14 @@ impl<'a> Live<'a> {
     /// The exporter stopped it.
     pub fn feed_resuming(&mut self, chunk: Chunk) -> Result<(), Stopped> {
         self.take_in(FedChunk { chunk, resumes: true })
+    }
+
+    /// Chunks of the lane were left out here by whoever feeds, because too much waited: the gap that
+    /// its next chunk shows is that.
+    pub fn left_out(&mut self, lane: Lane) {
+        if let LiveState::Playing(playing, _) = &mut self.state {
+            playing.engine.source.losses.left_out(lane);
+        }
     }
 
     fn take_in(&mut self, fed: FedChunk) -> Result<(), Stopped> {
@@ -159,6 +173,7 @@ impl<'a> Live<'a> {
         playing.engine.source.names_of_now = true;
         playing.engine.source.new_rows.share();
         playing.decoders.zones.references.known.logs.share();
+        playing.are_programs_late = true;
         if mappings_unrecorded {
             playing.engine.source.resolver.stacks.locator.spaces.mark_incomplete();
         }
@@ -168,20 +183,40 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// No record of before these ticks comes any more, of any lane: tells what can be told.
+    /// No record of before these ticks comes any more, of any lane but those of programs that are
+    /// late: tells what can be told.
     ///
     /// # Errors
     ///
     /// The exporter stopped it.
     pub fn advance(&mut self, ticks: Ticks) -> Result<(), Stopped> {
-        let LiveState::Playing(playing, learner) = &mut self.state else { return Ok(()) };
+        self.reach(ticks);
+        self.play_part(usize::MAX).map(|_| ())
+    }
+
+    /// The same, but that nothing is told yet: [`play_part`](Self::play_part) does.
+    pub fn reach(&mut self, ticks: Ticks) {
+        let LiveState::Playing(playing, learner) = &mut self.state else { return };
         // Behind the last reading the clock may still turn out to be another.
         let last = learner.clock.pairs().last().map_or(Ticks(0), |pair| pair.ticks);
         let until = ticks.min(last);
         learner.learn(until, playing);
         playing.nothing_before(until);
-        playing.play()?;
-        self.forgetting.step(until, learner, playing)
+        self.until = until;
+    }
+
+    /// Tells what can be told, but of no more than so many items; whether that was all.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    pub fn play_part(&mut self, most: usize) -> Result<bool, Stopped> {
+        let LiveState::Playing(playing, learner) = &mut self.state else { return Ok(true) };
+        let is_all = playing.play_part(most)?;
+        if is_all {
+            self.forgetting.step(self.until, learner, playing)?;
+        }
+        Ok(is_all)
     }
 
     /// Whether zones of GPUs are told from now on, as they are from the beginning on. It is said

@@ -11,7 +11,7 @@
 //! - damaged: what is missing beyond that, and chunks that do not verify.
 
 use crate::chunk_queue::Decode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use syscollect_model::{
     CpuId, Event, Lane, LaneIndex, LaneKind, Loss, LossCause, LossOrigin, MachineId, Retention,
     Time,
@@ -47,6 +47,8 @@ pub(crate) struct Losses {
     lanes: BTreeMap<Key, LaneLosses>,
     /// What was declared and explains the gaps to come, by lane.
     unexplained: BTreeMap<Lane, GapCauses>,
+    /// Lanes whose next gap is what was left out of what is played, and is in the recording.
+    left_out: BTreeSet<Lane>,
     /// The recorder came to its end, so that what it declared is all.
     complete: bool,
 }
@@ -200,10 +202,20 @@ impl Losses {
         causes.max_by_key(|(_, count)| **count).map_or(LossCause::LaneFull, |(cause, _)| *cause)
     }
 
+    /// Who plays what is recorded left out chunks of the lane: too much waited.
+    pub(crate) fn left_out(&mut self, lane: Lane) {
+        self.left_out.insert(lane);
+    }
+
     /// The parts of a gap between the lane's chunks, each with its cause.
     pub(crate) fn explain_gap(&mut self, lane: Lane, count: u64) -> Vec<(LossCause, u64)> {
         if count == 0 {
             return Vec::new();
+        }
+        if self.left_out.remove(&lane) {
+            let is_of_program = matches!(lane.kind, LaneKind::Zone | LaneKind::ZoneLog);
+            let cause = if is_of_program { LossCause::BeyondShare } else { LossCause::BufferFull };
+            return vec![(cause, count)];
         }
         let Self { lanes, unexplained, .. } = self;
         let causes = unexplained.entry(lane).or_insert_with(|| {

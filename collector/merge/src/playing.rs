@@ -3,7 +3,7 @@
 use crate::chunk_queue::{ChunkQueue, LaneFile};
 use crate::counters::Counters;
 use crate::decoders::Decoders;
-use crate::engine::{CaptureEngine, CaptureState, Engine, no_added_rows};
+use crate::engine::{CaptureEngine, CaptureState, Engine, LaneState, no_added_rows};
 use crate::gpu::decoder::Tracepoints;
 use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
@@ -12,6 +12,7 @@ use crate::recorder_marks::RecorderMarks;
 use crate::scheduling::Scheduling;
 use crate::source::{Source, SourceItem};
 use crate::sources::{KnownSources, Sources};
+use crate::zones::cursor::ZoneRecord;
 use crate::zones::decoder::Zones;
 use std::mem::{replace, take};
 use std::sync::Arc;
@@ -32,7 +33,12 @@ pub struct Playing<'a> {
     pub(crate) sources: Sources,
     /// What the recorder says that is yet to come.
     recorder: RecorderMarks,
+    /// Programs may be late, and have their own times.
+    pub(crate) are_programs_late: bool,
 }
+
+/// How late programs may be, nanoseconds: what is of before is told as if it was so late.
+const LATEST_PROGRAM: u64 = 10_000_000_000;
 
 impl<'a> Playing<'a> {
     /// Takes what is known, until [`give_back`](Self::give_back).
@@ -69,7 +75,7 @@ impl<'a> Playing<'a> {
         let mut engine = Engine::new(parts, &history.initial, output);
         engine.sink.tally.records = known.definition_records;
         let recorder = RecorderMarks::of(engine.tables.machine(engine.machine));
-        Self { engine, decoders, sources, recorder }
+        Self { engine, decoders, sources, recorder, are_programs_late: false }
     }
 
     /// Gives back what is known, for another play.
@@ -188,6 +194,21 @@ impl<'a> Playing<'a> {
         Ok(None)
     }
 
+    /// Plays no more than so many items; whether that was all that nothing can come before.
+    pub(crate) fn play_part(&mut self, most: usize) -> Result<bool, Stopped> {
+        for _ in 0..most {
+            match self.sources.step() {
+                MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
+                MergeStep::Waiting(source) => match Sources::waiting_lane(source) {
+                    Some(lane) if self.resume(lane) => {}
+                    _ => return Ok(true),
+                },
+                MergeStep::End => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     /// Plays until a lane has to be fed, or as far as it can be.
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
@@ -213,6 +234,11 @@ impl<'a> Playing<'a> {
             gpu.give_up_waiting(&mut self.engine, references)?;
         }
         let (lane, lent) = self.sources.lent(source);
+        if self.are_programs_late
+            && let SourceItem::Zones(record) = &taken
+        {
+            step_back(&mut self.engine, lane, record);
+        }
         self.decoders.on(&mut self.engine, lane, taken, lent)?;
         if !self.decoders.zones.references.known.prescan.markers.is_empty() {
             self.place_markers();
@@ -260,4 +286,17 @@ impl<'a> Playing<'a> {
             }
         }
     }
+}
+
+/// What a thread of a program wrote may have come late: it is told with its own time, in the
+/// order in which the thread wrote it.
+fn step_back(engine: &mut Engine<'_>, lane: usize, record: &ZoneRecord) {
+    let Engine { present, source, .. } = engine;
+    let LaneState { last, writer, .. } = source.lanes[lane];
+    let is_same = match (record, writer) {
+        (ZoneRecord::Chunk(start), Some(writer)) => writer.wrote(&start.0),
+        _ => true,
+    };
+    let bound = Time(present.latest().0.saturating_sub(LATEST_PROGRAM));
+    present.step_back(last.filter(|_| is_same).map_or(bound, |last| last.max(bound)));
 }

@@ -217,7 +217,9 @@ pub trait Exporter {
         Ok(())
     }
 
-    /// Called for each event; `time` never decreases.
+    /// Called for each event; `time` never decreases. While a recording is played that goes on,
+    /// what a thread of a program said may come late, with its own times: these never decrease among
+    /// themselves.
     ///
     /// # Errors
     ///

@@ -38,7 +38,9 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Gives an event to the exporter; times never fall.
+    /// Gives an event to the exporter; times never fall, but as [`Exporter::event`] says.
+    ///
+    /// [`Exporter::event`]: syscollect_model::Exporter::event
     ///
     /// # Errors
     ///

@@ -52,7 +52,7 @@ struct LockState {
 /// All that is open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Picture {
-    /// When the last event was.
+    /// When the latest event was.
     pub(crate) time: i64,
     cpus: Vec<u32>,
     /// Where a thread runs.
@@ -72,7 +72,7 @@ type ConnectedViewer<'a> = Option<&'a mut Viewer>;
 impl Picture {
     /// Takes in an event, and tells it.
     pub(crate) fn apply(&mut self, event: &Event, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
-        self.time = at.time;
+        self.time = self.time.max(at.time);
         match event {
             Event::Switch(switch) => self.switch(switch, at, viewer),
             Event::Gap(None) => {

@@ -15,6 +15,8 @@ use std::mem;
 
 /// How long before the present a viewer's zero is, nanoseconds: what is open then begins there.
 const BEFORE: i64 = 1_000_000_000;
+/// How often it is said at most what is shown at another time than its own, nanoseconds.
+const MOVED_TOLD_EVERY: i64 = 1_000_000_000;
 /// Times of a viewer have 48 bits and a sign.
 const LONGEST: i64 = (1 << 47) - 1;
 
@@ -137,6 +139,10 @@ struct Watched {
     waiting: VecDeque<(i64, Event)>,
     waiting_bytes: usize,
     missing: Option<Missing>,
+    /// Events that were told later than they were, of which no message told yet.
+    moved: u64,
+    /// When a message did last.
+    moved_told: i64,
     zero: i64,
     ending: Ending,
     /// Places in code of which names are looked for.
@@ -218,6 +224,14 @@ impl Session {
         matches!(self.state, State::Over(_))
     }
 
+    /// Whether the viewer is so far behind that events for it will soon be left out.
+    pub fn is_behind(&self) -> bool {
+        match &self.state {
+            State::Watched(watched) => watched.waiting_bytes > self.limits.waiting / 2,
+            _ => false,
+        }
+    }
+
     /// What was done for this viewer.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -280,6 +294,8 @@ impl Session {
             waiting_bytes: 0,
             // What is open now is told before the first event.
             missing: Some(Missing { known: Picture::unknown(zero + 1), events: 0 }),
+            moved: 0,
+            moved_told: i64::MIN,
             zero,
             ending: Ending::Not,
             naming: FxHashSet::default(),
@@ -288,9 +304,9 @@ impl Session {
         self.tell_missing();
     }
 
-    /// Something happened. Times never decrease.
+    /// Something happened. Times never decrease, but for what programs said that came late.
     pub fn tell(&mut self, time: i64, event: Event) {
-        self.newest = time;
+        self.newest = self.newest.max(time);
         match &mut self.state {
             State::Watched(watched) if watched.ending == Ending::Not => {
                 watched.waiting_bytes += event.bytes();
@@ -338,6 +354,29 @@ impl Session {
         }
     }
 
+    /// Says now and then how many events were told later than they were.
+    fn tell_moved(&mut self) {
+        let State::Watched(watched) = &mut self.state else { return };
+        watched.moved += watched.viewer.take_moved();
+        let time = self.picture.time;
+        let is_due = match watched.ending {
+            Ending::Not => time.saturating_sub(watched.moved_told) >= MOVED_TOLD_EVERY,
+            Ending::Asked => true,
+            Ending::Told => false,
+        };
+        if watched.moved == 0 || !is_due {
+            return;
+        }
+        watched.moved_told = time;
+        let events = mem::take(&mut watched.moved);
+        let at = Moment { time: time.max(watched.zero + 1), catalogue: &self.catalogue };
+        let text = format!(
+            "{events} events of programs are shown later than they were: they came after later \
+             ones of the same thread, lock, set of frames or pool, or before this viewer"
+        );
+        watched.viewer.warn(text, at);
+    }
+
     /// Nothing more is to come: the viewer is told what waits, and that this was all.
     pub fn finish(&mut self) {
         match &mut self.state {
@@ -369,7 +408,10 @@ impl Session {
                 self.tell_missing();
             }
             let State::Watched(watched) = &mut self.state else { return };
-            let at = Moment { time, catalogue: &self.catalogue };
+            // What came very late may be of before all that the viewer knows.
+            let first = watched.zero + 1;
+            watched.moved += u64::from(time < first);
+            let at = Moment { time: time.max(first), catalogue: &self.catalogue };
             self.picture.apply(&event, at, Some(&mut watched.viewer));
             if let Event::Ended(row) = event {
                 self.catalogue.forget(row);
@@ -377,6 +419,7 @@ impl Session {
             watched.viewer.cut();
             self.counts.told += 1;
         }
+        self.tell_moved();
         self.end();
         if let State::Watched(watched) = &mut self.state {
             watched.pack();

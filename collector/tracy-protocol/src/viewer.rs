@@ -50,8 +50,23 @@ pub(crate) struct Viewer {
     locations: FxHashSet<LocationId>,
     /// When the last sample of a thread was: the viewer would make one of two at one time.
     last_samples: FxHashMap<u32, i64>,
+    /// When the last event of a row was that the viewer wants in order.
+    last_times: FxHashMap<OrderedRow, i64>,
+    /// Events that were told later than they were, because their rows were further.
+    moved: u64,
     has_crash: bool,
     pub(crate) own: OwnRow,
+}
+
+/// What the viewer wants the events of in order. Of messages and plots it takes any order; all of
+/// the kernel's events come in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum OrderedRow {
+    Zones(u32),
+    Lock(LockId),
+    Set(SetId),
+    /// One, or that of what has none.
+    Pool(Option<TextId>),
 }
 
 /// What a viewer was welcomed with.
@@ -110,6 +125,8 @@ impl Viewer {
             contexts: GpuContexts::default(),
             locations: FxHashSet::default(),
             last_samples: FxHashMap::default(),
+            last_times: FxHashMap::default(),
+            moved: 0,
             has_crash: false,
             own,
         }
@@ -122,6 +139,21 @@ impl Viewer {
         if length - last >= MOST_RAW / 2 {
             self.cuts.push(length);
         }
+    }
+
+    /// When an event of a row is told: what programs wrote may come late, and then it has its own
+    /// time, unless something of the row was told that is later.
+    fn in_order(&mut self, row: OrderedRow, at: Moment<'_>) -> i64 {
+        let last = self.last_times.entry(row).or_insert(self.own.zero);
+        let time = at.time.max(*last);
+        self.moved += u64::from(time > at.time);
+        *last = time;
+        time
+    }
+
+    /// How many events were told later than they were since this was asked last.
+    pub(crate) fn take_moved(&mut self) -> u64 {
+        std::mem::take(&mut self.moved)
     }
 
     /// Whether there is enough for a frame.
@@ -157,11 +189,17 @@ impl Viewer {
             EndedRow::Thread(thread) => {
                 self.threads.remove(&thread);
                 self.last_samples.remove(&thread);
+                self.last_times.remove(&OrderedRow::Zones(thread));
             }
             EndedRow::Plot(plot) => drop(self.plots.remove(&plot)),
-            EndedRow::Lock(lock) => drop(self.locks.remove(&lock)),
+            EndedRow::Lock(lock) => {
+                self.locks.remove(&lock);
+                self.last_times.remove(&OrderedRow::Lock(lock));
+            }
+            EndedRow::Set(set) => drop(self.last_times.remove(&OrderedRow::Set(set))),
+            EndedRow::Pool(pool) => drop(self.last_times.remove(&OrderedRow::Pool(Some(pool)))),
             // The viewer keeps them, and there is a bound for them.
-            EndedRow::Location(_) | EndedRow::Set(_) | EndedRow::Pool(_) => {}
+            EndedRow::Location(_) => {}
             EndedRow::Context(context) => self.contexts.forget(context),
         }
     }
@@ -269,7 +307,8 @@ impl Viewer {
             ZONE_BEGIN
         };
         let location = self.place(location);
-        drop(self.writer.timed(forms, Family::Thread, at.time).u64(location));
+        let time = self.in_order(OrderedRow::Zones(thread), at);
+        drop(self.writer.timed(forms, Family::Thread, time).u64(location));
     }
 
     pub(crate) fn zone_end(&mut self, thread: u32, said: Option<&ZoneWords>, at: Moment<'_>) {
@@ -286,7 +325,8 @@ impl Viewer {
                 drop(self.writer.begin(Kind::ZoneColor).u8(blue).u8(green).u8(red));
             }
         }
-        drop(self.writer.timed(ZONE_END, Family::Thread, at.time));
+        let time = self.in_order(OrderedRow::Zones(thread), at);
+        drop(self.writer.timed(ZONE_END, Family::Thread, time));
     }
 
     pub(crate) fn message(&mut self, message: &Message, at: Moment<'_>) {
@@ -360,7 +400,8 @@ impl Viewer {
             threads.push(thread);
         }
         self.thread(thread, at);
-        let time = self.writer.difference(Family::Serial, at.time);
+        let time = self.in_order(OrderedRow::Lock(lock), at);
+        let time = self.writer.difference(Family::Serial, time);
         match kind {
             LockStepKind::Release => {
                 drop(self.writer.begin(Kind::LockRelease).u32(lock.0).i64(time));
@@ -399,7 +440,8 @@ impl Viewer {
         if let Some(pool) = pool {
             drop(self.writer.begin(Kind::MemNamePayload).u64(pool.pointer()));
         }
-        let time = self.writer.difference(Family::Serial, at.time);
+        let time = self.in_order(OrderedRow::Pool(pool), at);
+        let time = self.writer.difference(Family::Serial, time);
         let kind = match (allocated.is_some(), pool.is_some(), has_stack) {
             (true, false, false) => Kind::MemAlloc,
             (true, true, false) => Kind::MemAllocNamed,
@@ -427,7 +469,8 @@ impl Viewer {
             (false, false) => Kind::FrameMarkEnd,
         };
         let name = row.name.map_or(0, TextId::pointer);
-        drop(self.writer.begin(kind).i64(at.time).u64(name));
+        let time = self.in_order(OrderedRow::Set(set), at);
+        drop(self.writer.begin(kind).i64(time).u64(name));
     }
 
     /// The viewer has room for one crash.

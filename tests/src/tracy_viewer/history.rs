@@ -203,6 +203,7 @@ pub(super) struct History {
     last_zones: BTreeMap<u32, i64>,
     locks: BTreeMap<u32, Lock>,
     allocated: BTreeMap<(u64, u64), usize>,
+    last_memory: BTreeMap<u64, i64>,
     open_frames: BTreeMap<u64, usize>,
     pub(super) contexts: BTreeMap<u8, GpuContext>,
 }
@@ -492,8 +493,8 @@ impl History {
             self.seen.memory[before].4 = Some(time);
         }
         if let Some(size) = size {
-            let last = self.seen.memory.last().map_or(time, |last| last.3);
-            require!(last <= time, "memory is allocated before the last");
+            let last = self.last_memory.insert(pool, time);
+            require!(last.is_none_or(|last| last <= time), "memory is allocated before the last");
             self.allocated.insert((pool, address), self.seen.memory.len());
             self.seen.memory.push((pool, address, size, time, None));
         }

@@ -4,6 +4,7 @@ mod connection;
 mod expected;
 mod gpu;
 mod hostile;
+mod late;
 mod many;
 mod named;
 mod replayed;

@@ -1,11 +1,12 @@
 //! The thread that plays what is recorded and tells viewers.
 
 use super::announce::Announcer;
+use super::backlog::Backlog;
 use super::server::Server;
 use crate::confine;
 use crate::record::flight::LiveNames;
 use anyhow::{Context, Result, anyhow};
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,16 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_activity::UnnamedAddresses;
-use syscollect_capture::{Teed, WatchDemand, Watched, go_before_most, payer_of};
+use syscollect_capture::{WatchDemand, Watched, go_before_most, payer_of};
 use syscollect_exporters::{CodeToName, TracyLive};
-use syscollect_merge::{Live, play_live};
+use syscollect_merge::play_live;
 use syscollect_model::{Event, Exporter, Forgotten, Loss, RecorderSummary, Tables, Time};
-use syscollect_playback::Stopped;
 
 /// How often it is looked what came, and what a viewer wants: nothing wakes it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The same while no viewer is there.
 const LOOK_UNSEEN_EVERY: Duration = Duration::from_millis(100);
+/// The same while a viewer takes what waits for it.
+const LOOK_BEHIND_EVERY: Duration = Duration::from_millis(1);
 /// How long a viewer may take to ask for what it still wants when the recorder ends.
 const LONGEST_END: Duration = Duration::from_secs(3);
 /// How long names are looked for then.
@@ -73,7 +75,18 @@ impl Follower {
 
 /// What is played and what is sent are one, on one thread.
 #[derive(Clone, Default)]
-struct SharedLive(Rc<RefCell<TracyLive>>);
+pub(super) struct SharedLive(Rc<RefCell<TracyLive>>);
+
+impl SharedLive {
+    #[cfg(test)]
+    pub(super) fn of(live: TracyLive) -> Self {
+        Self(Rc::new(RefCell::new(live)))
+    }
+
+    pub(super) fn borrow_mut(&self) -> RefMut<'_, TracyLive> {
+        self.0.borrow_mut()
+    }
+}
 
 impl Exporter for SharedLive {
     type Error = Infallible;
@@ -109,7 +122,7 @@ fn follow(
 ) {
     let live = SharedLive::default();
     {
-        let mut live = live.0.borrow_mut();
+        let mut live = live.borrow_mut();
         live.find_names();
         live.ask(payer_of);
         live.is_recorded_by(std::process::id());
@@ -117,7 +130,7 @@ fn follow(
     let shared = live.clone();
     let played = play_live(&mut live.clone(), |player| {
         player.ask(payer_of);
-        let mut is_complete = false;
+        let (mut backlog, mut is_complete) = (Backlog::default(), false);
         while !is_over.load(Ordering::Relaxed) {
             let (every, demand) = match server.is_asked() {
                 true => (LOOK_EVERY, WatchDemand::Prompt),
@@ -125,13 +138,27 @@ fn follow(
             };
             watched.demand(demand);
             player.tell_gpu_zones(demand == WatchDemand::Prompt);
-            std::thread::sleep(every);
-            is_complete |= play(watched, player)?;
+            let is_behind = || shared.borrow_mut().session().is_behind();
+            // Who reads is waited for as long as what comes has room. For who does not, events are
+            // left out.
+            let waits = is_behind() && server.is_read() && !watched.is_filling();
+            match (waits, backlog.is_empty()) {
+                (true, _) => std::thread::sleep(LOOK_BEHIND_EVERY),
+                (false, true) => {
+                    std::thread::sleep(every);
+                    backlog.add(watched.take());
+                }
+                (false, false) => {}
+            }
+            if !waits {
+                let was_behind = is_behind();
+                is_complete |= backlog.play(player, || was_behind || !is_behind())?;
+            }
             is_complete &= demand == WatchDemand::Prompt;
             if player.take_wants_stacks_anew() {
                 ask_stacks_anew();
             }
-            let mut live = shared.0.borrow_mut();
+            let mut live = shared.borrow_mut();
             server.step(live.session(), is_complete);
             find_names(&mut live, &mut names);
             if let Some(announcer) = &mut announcer {
@@ -144,7 +171,7 @@ fn follow(
         Ok(_) => {}
         Err(never) => match never {},
     }
-    let mut live = live.0.borrow_mut();
+    let mut live = live.borrow_mut();
     live.session().finish();
     let begun = Instant::now();
     while server.has_viewer() && begun.elapsed() < LONGEST_END {
@@ -182,20 +209,4 @@ fn find_names(live: &mut TracyLive, names: &mut LiveNames) {
     if !names.is_busy() {
         live.add_names(&[]);
     }
-}
-
-/// Plays what came; whether from then on nothing is passed over.
-fn play(watched: &Watched, player: &mut Live<'_>) -> Result<bool, Stopped> {
-    let mut is_complete = false;
-    for teed in watched.take() {
-        match teed {
-            Teed::Chunk(chunk) => player.feed(chunk)?,
-            Teed::Resumes(chunk) => player.feed_resuming(chunk)?,
-            // The lane's next chunk says what is missing before it.
-            Teed::LeftOut(..) => {}
-            Teed::NothingBefore(ticks) => player.advance(ticks)?,
-            Teed::Complete => is_complete = true,
-        }
-    }
-    Ok(is_complete)
 }

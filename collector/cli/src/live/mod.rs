@@ -6,6 +6,7 @@
 
 mod admission;
 mod announce;
+mod backlog;
 mod follow;
 mod server;
 mod socket_owners;

@@ -16,6 +16,8 @@ const MOST_ACCEPTED: usize = 16;
 const LONGEST_HELLO: Duration = Duration::from_secs(2);
 /// How long a viewer may take nothing of what there is for it.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// How long one may pause that is still waited for.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How often a viewer hears that there is nothing to say.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How often viewers that do not fit are told of.
@@ -67,14 +69,9 @@ enum Progress {
 impl Server {
     /// Listens at an address: on this machine to root and who runs this, or to any user.
     pub(super) fn listen(address: SocketAddr, any_user: bool) -> Result<Self> {
-        let listener = TcpListener::bind(address).with_context(|| {
-            format!(
-                "cannot listen at {address}: if a program is there already, as another recorder or \
-                 one with Tracy's client, take another port, --listen {}:{}, and give it to the \
-                 viewer: -p {1}",
-                address.ip(),
-                address.port().wrapping_add(1)
-            )
+        let listener = TcpListener::bind(address).map_err(|error| {
+            let advice = advice(&error, address);
+            anyhow::Error::new(error).context(format!("cannot listen at {address}{advice}"))
         })?;
         let admission = Admission::to(&listener, any_user)?;
         listener.set_nonblocking(true).context("cannot listen without waiting")?;
@@ -90,6 +87,11 @@ impl Server {
 
     pub(super) fn has_viewer(&self) -> bool {
         self.viewer.is_some()
+    }
+
+    /// Whether the viewer takes what there is for it.
+    pub(super) fn is_read(&self) -> bool {
+        self.viewer.as_ref().is_some_and(|viewer| viewer.last_progress.elapsed() < LONGEST_PAUSE)
     }
 
     /// Whether a viewer is there, or somebody who may be one.
@@ -157,7 +159,10 @@ impl Server {
                     self.refuse(waiting.from, &HandshakeError::NotTracy.to_string());
                 }
                 Ok(_) if waiting.hello.len() == HELLO => {
-                    match is_complete || waiting.since.elapsed() >= LONGEST_HELLO {
+                    // Who asks for what there is not need not wait for it.
+                    let is_refused = greet(&waiting.hello).is_err() || self.viewer.is_some();
+                    let is_late = waiting.since.elapsed() >= LONGEST_HELLO;
+                    match is_complete || is_refused || is_late {
                         true => self.welcome(waiting, session),
                         false => self.waiting.push_back(waiting),
                     }
@@ -198,6 +203,21 @@ impl Server {
             self.last_refusal = Some(Instant::now());
             eprint_line!("syscollect: refuses {from}: {why}");
         }
+    }
+}
+
+/// What helps where it cannot listen.
+fn advice(error: &io::Error, address: SocketAddr) -> String {
+    let (ip, port) = (address.ip(), address.port().wrapping_add(1));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            ": a program is there already, as another recorder or one with Tracy's client: take \
+             another port, --listen {ip}:{port}, and give it to the viewer: -p {port}"
+        ),
+        io::ErrorKind::AddrNotAvailable => format!(
+            ": {ip} is no address of this machine: take one of its own, or 0.0.0.0 or [::] for all"
+        ),
+        _ => String::new(),
     }
 }
 
@@ -389,6 +409,37 @@ mod tests {
         let heard = peers.hear(&mut second, usize::MAX, SOON);
         assert_eq!(heard.as_deref(), Some(&[NOT_AVAILABLE][..]));
         drop(first);
+    }
+
+    #[test]
+    fn who_asks_for_another_version_hears_so_while_not_all_is_told_yet() {
+        let mut peers = Peers::new();
+        let mut stream = peers.connect(b"TracyPrf\x51\0\0\0");
+        let begun = Instant::now();
+        let mut heard = Vec::new();
+        while heard.is_empty() && begun.elapsed() < SOON {
+            peers.server.step(&mut peers.session, false);
+            let mut bytes = [0; 8];
+            if let Ok(read) = stream.read(&mut bytes) {
+                heard.extend_from_slice(&bytes[..read]);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(heard, [2]);
+        assert!(begun.elapsed() < LONGEST_HELLO / 2);
+    }
+
+    #[test]
+    fn another_port_helps_only_where_the_port_is_taken() {
+        let taken = Server::listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let error = Server::listen(taken.address(), false).err().unwrap();
+        assert!(format!("{error:#}").contains("another port"), "{error:#}");
+        let elsewhere = "192.0.2.1:8086".parse().unwrap();
+        let error = format!("{:#}", Server::listen(elsewhere, false).err().unwrap());
+        assert!(
+            !error.contains("port,") && error.contains("no address of this machine"),
+            "{error}"
+        );
     }
 
     #[test]

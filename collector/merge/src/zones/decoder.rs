@@ -234,7 +234,12 @@ impl Zones {
             // In a file they have their times since the pass before playing.
             ZoneEvent::Gpu(_) if self.references.known.prescan.is_whole => return Ok(()),
             ZoneEvent::Gpu(event) => {
-                return self.gpu.on(engine, &mut self.references, writer, event, attribute_words);
+                // What becomes known of GPUs is told in order, however late the thread is.
+                let own = engine.now();
+                engine.present.return_to_latest();
+                self.gpu.on(engine, &mut self.references, writer, event, attribute_words)?;
+                engine.present.step_back(own);
+                return Ok(());
             }
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
                 let placement = MarkerPlacement { schema, phase, at, tid };

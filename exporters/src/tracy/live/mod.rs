@@ -27,9 +27,9 @@ use room::Owner;
 use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, Forgotten, GpuJob, LockAction, LockEvent, Loss, MachineId, MemoryEvent,
-    RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable, Tables, ThreadId,
-    Time, TrackId, TrackKind,
+    Crash, Event, Exporter, Forgotten, GpuJob, LockAction, LockEvent, Loss, LossCause, MachineId,
+    MemoryEvent, RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable, Tables,
+    ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, EndedRow, Host, Limits, Session};
@@ -243,7 +243,13 @@ impl TracyLive {
             }
         }
         let importance = Importance::own(Severity::Warning);
-        let text = loss_label(loss, loss.count);
+        let text = match loss.cause {
+            LossCause::BeyondShare => {
+                let (count, of) = (loss.count, loss.origin.name());
+                format!("{count} records of {of} are not told: a program has more than its share")
+            }
+            _ => loss_label(loss, loss.count),
+        };
         self.message(time, words(rows::OWN_ROW, &text, Some(RED), importance));
     }
 
