@@ -320,6 +320,18 @@ fn zones_and_frames_count_in_the_second_in_which_they_end() {
 }
 
 #[test]
+fn zones_that_come_late_lasted_as_long_as_they_did() {
+    let mut recorder = Recorder::new(1);
+    recorder.program(1, 70);
+    let place = recorder.place(1, 0, "request");
+    recorder.until(SECOND);
+    recorder.items(1, 3, &[(800 * MS, begins(place)), (830 * MS, ENDS)]);
+    recorder.until(2 * SECOND);
+    let zones = recorder.second(1).zones.iter().map(|zone| (zone.count, zone.total / MS));
+    assert_eq!(zones.collect::<Vec<_>>(), [(1, 30)]);
+}
+
+#[test]
 fn zones_that_stay_open_are_told_until_they_end_or_their_thread_does() {
     let mut recorder = Recorder::new(1);
     recorder.listed(&[(70, 70, "server", None)]);

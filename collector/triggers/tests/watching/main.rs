@@ -305,6 +305,24 @@ fn a_zone_that_takes_too_long_is_reported_where_it_ends() {
 }
 
 #[test]
+fn a_zone_that_comes_late_took_as_long_as_it_did() {
+    let mut recorder = Recorder::new(&["slow: zone request > 20ms"]);
+    recorder.processes(&[(70, "server")]);
+    let client = ClientDefinition { client: 1, pid: 70, ..ClientDefinition::default() };
+    recorder.define(&Definition::Clients(vec![client]));
+    let request = recorder.zone_name("request");
+    assert_eq!(recorder.fired(500 * MS), []);
+    recorder.items(&[
+        stamped(101 * MS, zone(request, 0)),
+        stamped(110 * MS, Event::ZoneEnd { depth: 0 }),
+        stamped(120 * MS, zone(request, 0)),
+        stamped(150 * MS, Event::ZoneEnd { depth: 0 }),
+    ]);
+    let reason = "zone request took 30.0 ms in server 70";
+    assert_eq!(recorder.fired(600 * MS), [fired("slow", 150 * MS, 70, reason)]);
+}
+
+#[test]
 fn a_zone_or_frame_that_never_ends_is_reported_once_while_its_program_runs() {
     let texts = ["slow: zone request > 20ms, pause 0s", "frame > 33ms, pause 0s"];
     let mut recorder = Recorder::new(&texts);
