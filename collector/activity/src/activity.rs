@@ -233,7 +233,7 @@ impl Seconds<'_> {
         let Self { machine, names, zones, functions, history, number, second, .. } = self;
         let interval = machine.close(end, |threads, unfollowed, blocked, interval| {
             rows::keep(interval, threads, unfollowed, names);
-            interval.functions = functions.close(blocked);
+            interval.functions = functions.close(blocked, rows::blocked(interval, threads));
         });
         if functions.begin_anew() {
             machine.forget_stacks();

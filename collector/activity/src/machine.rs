@@ -112,6 +112,12 @@ impl Thread {
         }
     }
 
+    /// The stack in which it is blocked now; `None` where it is not.
+    pub(crate) fn blocked_in(&self) -> Option<StackOfThread> {
+        let is_blocked = matches!(self.state, State::Interruptible | State::Uninterruptible);
+        is_blocked.then_some(StackOfThread { tid: self.tid, stack: self.blocked_in })
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.state == State::Ended || self.ended_as.is_some()
     }
@@ -166,6 +172,13 @@ impl Thread {
         (self.switches, self.preempted, self.wakeups, self.longest_wait) = (0, 0, 0, 0);
         self.wakers = Wakers::default();
     }
+}
+
+/// A thread, and the number of a stack of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackOfThread {
+    pub(crate) tid: u32,
+    pub(crate) stack: u32,
 }
 
 /// How long threads were blocked in this interval, by the numbers of the stacks that they are

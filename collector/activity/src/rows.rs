@@ -1,9 +1,9 @@
 //! What is kept of an interval: rows of threads and processes, and the sums of the rest.
 
 use crate::interval::{Interval, OtherActivity, ProcessActivity, TaskTimes, ThreadActivity};
-use crate::machine::Thread;
+use crate::machine::{StackOfThread, Thread};
 use crate::names::{Named, Names};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 
 /// Threads of which a row is kept,
@@ -43,6 +43,15 @@ pub(crate) fn keep(
         }
     }
     (interval.threads, interval.processes) = (rows, processes);
+}
+
+/// Of the threads of which a row is kept, those that are blocked now.
+pub(crate) fn blocked(
+    interval: &Interval,
+    threads: &[Thread],
+) -> impl Iterator<Item = StackOfThread> {
+    let kept: FxHashSet<u32> = interval.threads.iter().map(|row| row.tid).collect();
+    threads.iter().filter_map(Thread::blocked_in).filter(move |thread| kept.contains(&thread.tid))
 }
 
 impl OtherActivity {

@@ -1,15 +1,19 @@
 //! A terminal that is taken as a whole, and given back whatever ends the program: in order, by an
-//! error, by a panic, or by a signal. One that is stopped gives it back where the signal can be
-//! handled (SIGTSTP), and takes it again when it goes on.
+//! error, by a panic, or by a signal, a crash among them. One that is stopped gives it back where
+//! the signal can be handled (SIGTSTP), and takes it again when it goes on.
 //!
-//! Giving it back is two system calls, so that a signal handler can do it, too.
+//! Giving it back is few system calls, so that a signal handler can do it, too.
+
+mod crash;
+#[cfg(test)]
+mod tests;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGABRT, SIGCONT, SIGQUIT, SIGTSTP};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 /// The other screen, with no cursor; and back, with what may have been changed besides.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
@@ -17,8 +21,8 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// How the terminal was; null before it was ever taken.
 static MODES: AtomicPtr<libc::termios> = AtomicPtr::new(std::ptr::null_mut());
-/// It is taken.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// The process that has taken it: a copy of that process, made by fork, has not. 0 is nobody.
+static TAKEN_BY: AtomicI32 = AtomicI32::new(0);
 
 /// The program was stopped, and gave the terminal back before.
 static IS_SUSPENDED: AtomicBool = AtomicBool::new(false);
@@ -50,7 +54,7 @@ impl Screen {
 
 fn enter(modes: &libc::termios) -> Result<()> {
     let raw = raw(modes);
-    IS_TAKEN.store(true, Ordering::Release);
+    TAKEN_BY.store(own_id(), Ordering::Release);
     // SAFETY: `raw` is initialised and outlives the call.
     if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const raw) } != 0 {
         return Err(io::Error::last_os_error()).context("cannot read single keys");
@@ -62,7 +66,15 @@ fn enter(modes: &libc::termios) -> Result<()> {
 impl Screen {
     /// Whether it still is: a panic of any thread gives it back.
     pub(crate) fn is_taken(&self) -> bool {
-        IS_TAKEN.load(Ordering::Acquire) || IS_SUSPENDED.load(Ordering::Acquire)
+        TAKEN_BY.load(Ordering::Acquire) != 0 || IS_SUSPENDED.load(Ordering::Acquire)
+    }
+
+    /// Stops this program, and those that were started with it as one job, as Ctrl-Z does where a
+    /// terminal looks at keys. It stays as it is, and `false` is said, where no shell waits that
+    /// could let it go on: this is the first program of its session.
+    pub(crate) fn suspend(&self) -> bool {
+        // SAFETY: both take plain numbers, and 0 means the calling process, and its group.
+        unsafe { libc::getsid(0) != libc::getpid() && libc::kill(0, SIGTSTP) == 0 }
     }
 
     /// Takes it again where the program was stopped and goes on: whoever had it meanwhile may have
@@ -89,9 +101,10 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it is taken. Async-signal-safe.
+/// Gives the terminal back, if this process has taken it. Async-signal-safe.
 pub(crate) fn give_back() {
-    if !IS_TAKEN.swap(false, Ordering::AcqRel) {
+    let taken = TAKEN_BY.compare_exchange(own_id(), 0, Ordering::AcqRel, Ordering::Acquire);
+    if taken.is_err() {
         return;
     }
     let modes = MODES.load(Ordering::Acquire);
@@ -101,6 +114,12 @@ pub(crate) fn give_back() {
         libc::write(libc::STDOUT_FILENO, LEAVE.as_ptr().cast(), LEAVE.len());
         libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes);
     }
+}
+
+/// Async-signal-safe.
+fn own_id() -> libc::pid_t {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::getpid() }
 }
 
 fn modes() -> io::Result<libc::termios> {
@@ -155,7 +174,7 @@ fn give_back_at_sudden_ends() -> Result<()> {
             signal_hook::low_level::register(SIGTSTP, stop)
                 .and_then(|_| signal_hook::low_level::register(SIGCONT, go_on))
         };
-        if let Err(error) = registered {
+        if let Err(error) = registered.and_then(|_| crash::handle()) {
             result = Err(error).context("cannot watch for signals");
         }
     });

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::table::{median, spread};
-use super::workload::SWITCHING;
+use super::workload::{PACE, PACED, SWITCHING, Workload};
 use crate::privileged::context::{Context, finish, json_lines, number, signal, text, until, wait};
 
 /// What all of them record.
@@ -64,11 +64,45 @@ const SETUPS: [Setup; 7] = [
     Setup { title: "`top` of functions", kind: Kind::Top(&["--by", "functions"]) },
 ];
 
+/// What records beside a load that has a pace.
+struct PacedSetup {
+    setup: Setup,
+    /// How much the thread for triggers or of the view may take, per cent of one CPU.
+    most: Option<f64>,
+}
+
+const PACED_SETUPS: [PacedSetup; 4] = [
+    PacedSetup {
+        setup: Setup {
+            title: "`flight`",
+            kind: Kind::Flight { triggers: false, snapshots: false },
+        },
+        most: None,
+    },
+    PacedSetup {
+        setup: Setup {
+            title: "`flight`, 8 triggers",
+            kind: Kind::Flight { triggers: true, snapshots: false },
+        },
+        most: Some(2.0),
+    },
+    PacedSetup {
+        setup: Setup { title: "`top`", kind: Kind::Top(&["--by", "threads"]) },
+        most: Some(3.0),
+    },
+    PacedSetup {
+        setup: Setup { title: "`top` of functions", kind: Kind::Top(&["--by", "functions"]) },
+        most: Some(3.0),
+    },
+];
+
 /// One run beside a recorder.
 struct Run {
     /// CPU time of the load, over that without a recorder right before.
     ratio: f64,
-    /// Events each second of the load.
+    /// Context switches of the load each second,
+    pace: f64,
+    /// and events of the whole machine.
     rate: f64,
     lost: u64,
     /// CPU time of the recorder while the load ran, and of its thread that watches for triggers, in
@@ -78,17 +112,59 @@ struct Run {
     snapshots: u64,
 }
 
-/// Runs all setups by turns, and gives the table as Markdown.
+/// Runs all setups by turns, and gives tables as Markdown.
 pub(super) fn run(context: &Context, pairs: usize) -> Result<String> {
-    let mut runs: Vec<Vec<Run>> = SETUPS.iter().map(|_| Vec::new()).collect();
+    let fastest = fastest(context, pairs)?;
+    let paced = paced(context, pairs)?;
+    Ok(format!("As fast as it can:\n\n{fastest}\nAt {PACE} switches a second:\n\n{paced}"))
+}
+
+/// The runs of each setup.
+fn runs_of(
+    context: &Context,
+    load: &Workload,
+    setups: &[&Setup],
+    pairs: usize,
+) -> Result<Vec<Vec<Run>>> {
+    let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for pair in 0..pairs {
-        for (setup, runs) in SETUPS.iter().zip(&mut runs) {
+        for (setup, runs) in setups.iter().zip(&mut runs) {
             eprint!("\r{}/{pairs} {:<40}", pair + 1, setup.title);
-            let alone = SWITCHING.cpu_seconds(context)?;
-            runs.push(setup.run(context, alone)?);
+            let alone = load.cpu_seconds(context)?;
+            runs.push(setup.run(context, load, alone)?);
         }
     }
     eprintln!();
+    Ok(runs)
+}
+
+/// What the recorder takes at a pace, which says little of what the load does.
+fn paced(context: &Context, pairs: usize) -> Result<String> {
+    let setups = PACED_SETUPS.each_ref().map(|paced| &paced.setup);
+    let runs = runs_of(context, &PACED, &setups, pairs)?;
+    let mut out = String::from(
+        "| | switches a second of the load | events a second of the machine | lost | recorder's \
+         CPU, all threads | of it the thread for triggers or of the view | which is to be at most \
+         |\n|---|---|---|---|---|---|---|\n",
+    );
+    for (PacedSetup { setup, most }, runs) in PACED_SETUPS.iter().zip(&runs) {
+        let of = |figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
+        let lost: u64 = runs.iter().map(|run| run.lost).sum();
+        out += &format!(
+            "| {} | {:.0} | {:.0} | {lost} | {:.2} % | {:.2} % | {} |\n",
+            setup.title,
+            of(|run| run.pace),
+            of(|run| run.rate),
+            of(|run| run.recorder),
+            of(|run| run.watching),
+            most.map_or_else(String::new, |most| format!("{most} %")),
+        );
+    }
+    Ok(out)
+}
+
+fn fastest(context: &Context, pairs: usize) -> Result<String> {
+    let runs = runs_of(context, &SWITCHING, &SETUPS.each_ref(), pairs)?;
     let mut out = String::from(
         "| beside it | CPU time of the load, ratio (spread) | events a second | lost | recorder's \
          CPU | of it for triggers or the view | snapshots each run |\n|---|---|---|---|---|---|---|\n",
@@ -112,26 +188,27 @@ pub(super) fn run(context: &Context, pairs: usize) -> Result<String> {
 }
 
 impl Setup {
-    fn run(&self, context: &Context, alone: f64) -> Result<Run> {
+    fn run(&self, context: &Context, load: &Workload, alone: f64) -> Result<Run> {
         let recorder = Recorder::start(context, self.kind)?;
         let (before, began) = (recorder.used()?, Instant::now());
         let snapshots = AtomicU64::new(0);
         let load = match self.kind {
             Kind::Flight { snapshots: true, .. } => beside(
-                || SWITCHING.cpu_seconds(context),
+                || load.run(context),
                 || {
                     recorder.snapshot()?;
                     snapshots.fetch_add(1, Ordering::Relaxed);
                     Ok(())
                 },
             )?,
-            _ => SWITCHING.cpu_seconds(context)?,
+            _ => load.run(context)?,
         };
         let (after, seconds) = (recorder.used()?, began.elapsed().as_secs_f64());
         let share = |after: u64, before: u64| after.saturating_sub(before) as f64 / seconds;
         let (events, lost) = recorder.stop()?;
         Ok(Run {
-            ratio: load / alone,
+            ratio: load.cpu_seconds / alone,
+            pace: load.rate,
             rate: events as f64 / seconds,
             lost,
             // USER_HZ is 100 on every Linux ABI that this runs on.

@@ -55,6 +55,25 @@ pub(super) const SWITCHING: Workload = Workload {
     tracers: &[],
 };
 
+/// Context switches a second of [`PACED`].
+pub(super) const PACE: u64 = 300_000;
+
+/// For five seconds.
+pub(super) const PACED: Workload = Workload {
+    title: "two processes and a pipe, 300,000 switches a second on one CPU",
+    arguments: &["ping-pong", "750000", "1", "300000"],
+    tracers: &[],
+};
+
+/// What a load says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadFigures {
+    /// CPU time, user and system.
+    pub(super) cpu_seconds: f64,
+    /// Context switches a second; 0 where it does not count them.
+    pub(super) rate: f64,
+}
+
 impl Workload {
     /// Whether everything it runs is there.
     pub(super) fn is_installed(&self) -> bool {
@@ -63,6 +82,11 @@ impl Workload {
 
     /// Runs it; its own CPU time, user and system.
     pub(super) fn cpu_seconds(&self, context: &Context) -> Result<f64> {
+        Ok(self.run(context)?.cpu_seconds)
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, context: &Context) -> Result<LoadFigures> {
         let output = finish(Command::new(&context.load).args(self.arguments))?;
         ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
         let lines = json_lines(&output.stdout)?;
@@ -70,6 +94,9 @@ impl Workload {
             .iter()
             .find(|line| line["cpu_ns"].is_u64())
             .context("the load told no CPU time")?;
-        Ok(number(line, "cpu_ns")? as f64 / 1e9)
+        let switches: u64 = lines.iter().filter_map(|line| line["switches"].as_u64()).sum();
+        let seconds = line["wall_ns"].as_u64().unwrap_or_default() as f64 / 1e9;
+        let rate = if seconds > 0.0 { switches as f64 / seconds } else { 0.0 };
+        Ok(LoadFigures { cpu_seconds: number(line, "cpu_ns")? as f64 / 1e9, rate })
     }
 }

@@ -182,6 +182,10 @@ fn sum_of(seconds: &[Value], tid: u64, part: &str) -> Result<u64> {
     Ok(sum)
 }
 
+/// A shell that runs a program as a job of its own, says when that is stopped, and lets it go on
+/// when a line is typed.
+const SHELL: &str = "\"$@\"; echo \"stopped: $?\"; read -r; fg";
+
 /// Most of what a terminal shows that is told where it is not what it should be.
 const TOLD: usize = 1500;
 
@@ -216,10 +220,19 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         shown.until("Run-queue")?;
         ensure!(!shown.is_canonical()?, "keys do not arrive one by one behind a stop");
     }
+    // Another key takes away what was said before: what is written behind that is in one piece.
+    shown.forget();
+    shown.type_keys(b"t")?;
+    shown.until("q quit")?;
+    shown.type_keys(b"\x1a")?;
+    shown.until("no shell")?;
     shown.type_keys(b"q")?;
     shown.ended(top, Some(0))?;
+    suspended(context, folder.path())?;
     let mut ends = Vec::new();
-    for (name, number) in [("SIGTERM", libc::SIGTERM), ("SIGQUIT", libc::SIGQUIT)] {
+    let signals =
+        [("SIGTERM", libc::SIGTERM), ("SIGQUIT", libc::SIGQUIT), ("SIGSEGV", libc::SIGSEGV)];
+    for (name, number) in signals {
         let shown = PseudoTerminal::open()?;
         let top = shown.start(context, folder.path())?;
         shown.until("Run-queue")?;
@@ -242,9 +255,34 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
         piped.stderr
     );
     Ok(format!(
-        "a key, {} give the terminal back; without it, it ends; stopped, it is drawn anew",
-        ends.join(" and ")
+        "a key, {} give the terminal back, and Ctrl-Z to a shell; without it, it ends; stopped, it \
+         is drawn anew",
+        ends.join(", ")
     ))
+}
+
+/// Ctrl-Z gives the terminal to the shell that runs it, which lets it go on.
+fn suspended(context: &Context, folder: &Path) -> Result<()> {
+    let shown = PseudoTerminal::open()?;
+    let view = PseudoTerminal::view(context, folder);
+    let mut shell = Command::new("bash");
+    shell.args(["-mc", SHELL, "bash"]).arg(view.get_program()).args(view.get_args());
+    let shell = shown.spawn(shell)?;
+    shown.until("Run-queue")?;
+    shown.type_keys(b"\x1a")?;
+    shown.until("stopped: ")?;
+    let text = shown.text();
+    ensure!(
+        shown.is_canonical()? && text.rfind("\u{1b}[?1049l") < text.rfind("stopped: "),
+        "it has the terminal while it is stopped:\n{:?}",
+        shown.end()
+    );
+    shown.forget();
+    shown.type_keys(b"\n")?;
+    shown.until("Run-queue")?;
+    ensure!(!shown.is_canonical()?, "keys do not arrive one by one behind Ctrl-Z");
+    shown.type_keys(b"q")?;
+    shown.ended(shell, Some(0))
 }
 
 /// A terminal, and what was written to it.
@@ -306,9 +344,18 @@ impl PseudoTerminal {
         Ok(Self { master, side, written, reader, modes })
     }
 
-    fn start(&self, context: &Context, folder: &Path) -> Result<Child> {
+    fn view(context: &Context, folder: &Path) -> Command {
         let mut command = context.command(&["top", "--freq", "99", "--buffer", "32M"]);
         command.arg("--folder").arg(folder);
+        command
+    }
+
+    fn start(&self, context: &Context, folder: &Path) -> Result<Child> {
+        self.spawn(Self::view(context, folder))
+    }
+
+    /// Starts what has this terminal, as the first program of a session.
+    fn spawn(&self, mut command: Command) -> Result<Child> {
         let side = || self.side.try_clone().map(Stdio::from);
         command.stdin(side()?).stdout(side()?).stderr(side()?).env("TERM", "xterm-256color");
         // SAFETY: between fork and exec two system calls are made; nothing is allocated.
@@ -351,7 +398,6 @@ impl PseudoTerminal {
         self.reader.join().ok().context("the reader failed")
     }
 
-    /// Whether it gives whole lines only.
     /// The modes as they were.
     fn restore(&self) -> Result<()> {
         // SAFETY: the modes outlive the call.
@@ -366,6 +412,7 @@ impl PseudoTerminal {
         self.written.bytes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Whether it gives whole lines only.
     fn is_canonical(&self) -> Result<bool> {
         Ok(modes(&self.side)?.c_lflag & libc::ICANON != 0)
     }

@@ -57,7 +57,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | \
+const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU [RATE]] | \
                      callers SECONDS | timers|timers-in-kernel|send ROUNDS CPU | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
@@ -99,8 +99,13 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["bracket", count, cpus @ ..] if !cpus.is_empty() => {
             bracket::run(number(count)?, &numbers(cpus)?)?;
         }
-        ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None)?,
-        ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
+        ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None, None)?,
+        ["ping-pong", rounds, cpu] => {
+            ping_pong::run(number(rounds)?, Some(number(cpu)? as usize), None)?;
+        }
+        ["ping-pong", rounds, cpu, rate] => {
+            ping_pong::run(number(rounds)?, Some(number(cpu)? as usize), Some(number(rate)?))?;
+        }
         ["shares", seconds] => shares::run(number(seconds)?)?,
         ["waits", seconds] => waits::run(number(seconds)?)?,
         ["callers", seconds] => callers::run(number(seconds)?)?,

@@ -4,11 +4,15 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 
 use anyhow::{Context, Result, bail};
 
-use crate::system::{clock_ns, pin, switches_now, usage_ns};
+use crate::system::{clock_ns, pin, sleep_until, switches_now, usage_ns};
 
-/// Sends a byte there and back `rounds` times; each process prints its own
-/// context switches between two moments, the first one also the CPU time of both.
-pub(crate) fn run(rounds: u64, cpu: Option<usize>) -> Result<()> {
+/// How often a paced load begins its next rounds.
+const TURN_NS: u64 = 1_000_000;
+
+/// Sends a byte there and back `rounds` times, or so often that there are `rate` context switches
+/// a second; each process prints its own context switches between two moments, the first one also
+/// the CPU time of both.
+pub(crate) fn run(rounds: u64, cpu: Option<usize>, rate: Option<u64>) -> Result<()> {
     if let Some(cpu) = cpu {
         pin(cpu)?;
     }
@@ -19,12 +23,12 @@ pub(crate) fn run(rounds: u64, cpu: Option<usize>) -> Result<()> {
         -1 => Err(io::Error::last_os_error()).context("cannot fork"),
         0 => {
             drop((to_pong, from_pong));
-            play("pong", rounds, from_ping, to_ping, false)
+            play("pong", rounds, from_ping, to_ping, None)
         }
         child => {
             drop((to_ping, from_ping));
             let wall = clock_ns(libc::CLOCK_MONOTONIC);
-            play("ping", rounds, from_pong, to_pong, true)?;
+            play("ping", rounds, from_pong, to_pong, Some(Pace::new(rate)))?;
             wait(child)?;
             let wall = clock_ns(libc::CLOCK_MONOTONIC) - wall;
             let cpu = usage_ns(libc::RUSAGE_SELF) + usage_ns(libc::RUSAGE_CHILDREN);
@@ -34,21 +38,52 @@ pub(crate) fn run(rounds: u64, cpu: Option<usize>) -> Result<()> {
     }
 }
 
+/// How fast rounds begin.
+struct Pace {
+    /// Switches a second; each round has two.
+    rate: Option<u64>,
+    began_ns: u64,
+    /// Rounds that may be begun before it waits.
+    due: u64,
+}
+
+impl Pace {
+    fn new(rate: Option<u64>) -> Self {
+        Self { rate, began_ns: clock_ns(libc::CLOCK_MONOTONIC), due: 0 }
+    }
+
+    /// Waits until so many rounds are due. One that is late makes up for it.
+    fn wait(&mut self, rounds: u64) {
+        let Some(rate) = self.rate else { return };
+        while rounds >= self.due {
+            let passed = clock_ns(libc::CLOCK_MONOTONIC) - self.began_ns;
+            let turns = passed / TURN_NS + 1;
+            let due = u128::from(turns) * u128::from(TURN_NS) * u128::from(rate) / 2_000_000_000;
+            self.due = due as u64;
+            if rounds >= self.due {
+                sleep_until(self.began_ns + turns * TURN_NS);
+            }
+        }
+    }
+}
+
+/// Whoever has a pace serves.
 fn play(
     name: &str,
     rounds: u64,
     mut from: PipeReader,
     mut to: PipeWriter,
-    serves: bool,
+    mut pace: Option<Pace>,
 ) -> Result<()> {
     let (begin, before) = switches_now()?;
     let mut ball = [0u8];
-    for _ in 0..rounds {
-        if serves {
+    for round in 0..rounds {
+        if let Some(pace) = &mut pace {
+            pace.wait(round);
             to.write_all(&ball)?;
         }
         from.read_exact(&mut ball)?;
-        if !serves {
+        if pace.is_none() {
             to.write_all(&ball)?;
         }
     }

@@ -62,6 +62,19 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Sleeps until then, by the clock that only goes forward.
+pub(crate) fn sleep_until(ns: u64) {
+    let time = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    let at = libc::TIMER_ABSTIME;
+    // SAFETY: the time outlives the call. A signal ends it early: whoever waits looks again.
+    unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, at, &raw const time, std::ptr::null_mut());
+    }
+}
+
 /// User and system time of `RUSAGE_SELF` or `RUSAGE_CHILDREN`, nanoseconds.
 pub(crate) fn usage_ns(who: libc::c_int) -> u64 {
     // SAFETY: rusage is plain data, and `usage` is valid for writing.

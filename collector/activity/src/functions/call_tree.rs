@@ -60,9 +60,9 @@ impl<K: Copy + Eq + Hash> CallTreeBuilder<K> {
         Self { tree, children: FxHashMap::default(), most }
     }
 
-    /// Adds a stack, outermost first. One for which there is no room is counted among the others:
-    /// those with most should come first.
-    pub fn add(&mut self, path: &[K], weight: StackWeight) {
+    /// Adds a stack, outermost first, and says at which place it ends. One for which there is no
+    /// room is counted among the others: those with most should come first.
+    pub fn add(&mut self, path: &[K], weight: StackWeight) -> Option<u32> {
         let Self { tree, children, most } = self;
         let mut at = u32::MAX;
         let mut known = 0;
@@ -74,7 +74,7 @@ impl<K: Copy + Eq + Hash> CallTreeBuilder<K> {
         if path.is_empty() || tree.nodes.len() + new.len() > *most {
             tree.others.add(weight);
             tree.other_stacks += 1;
-            return;
+            return None;
         }
         for key in new {
             let number = tree.nodes.len() as u32;
@@ -83,6 +83,7 @@ impl<K: Copy + Eq + Hash> CallTreeBuilder<K> {
             at = number;
         }
         tree.nodes[at as usize].own.add(weight);
+        Some(at)
     }
 
     /// The tree.
@@ -176,6 +177,19 @@ impl<K: Copy + Eq + Hash> CallTree<K> {
         std::iter::successors(Some(from), parent)
     }
 
+    /// In which function a stack that ends at a place is blocked: the innermost one of the highest
+    /// rank.
+    pub fn blocked_in<F: Copy>(
+        &self,
+        place: u32,
+        function_of: impl Fn(K) -> Option<F>,
+        rank: impl Fn(F) -> u8,
+    ) -> Option<F> {
+        self.nodes.get(place as usize)?;
+        let frames = self.outwards(place as usize);
+        innermost(frames.filter_map(|at| function_of(self.nodes[at].key)), rank)
+    }
+
     /// What there is of each function, in no order. What is called by no function (`None`) is none:
     /// a process, say.
     ///
@@ -206,17 +220,10 @@ impl<K: Copy + Eq + Hash> CallTree<K> {
                 sums.entry(function).or_insert_with(|| of(function)).own.add(ran);
             }
             if own.blocked > 0 {
-                // Of several of one rank the innermost.
                 let frames = self.outwards(index).filter_map(|at| named[at]);
-                let mut best = (function, rank(function));
-                for outer in frames {
-                    let rank = rank(outer);
-                    if rank > best.1 {
-                        best = (outer, rank);
-                    }
-                }
+                let best = innermost(frames, &rank).unwrap_or(function);
                 let blocked = StackWeight { samples: 0, ..own };
-                sums.entry(best.0).or_insert_with(|| of(best.0)).own.add(blocked);
+                sums.entry(best).or_insert_with(|| of(best)).own.add(blocked);
             }
         }
         sums.into_values().collect()
@@ -278,6 +285,18 @@ impl<K: Copy + Eq + Hash> CallTree<K> {
         }
         lines
     }
+}
+
+/// Of functions from the innermost on the first of the highest rank.
+fn innermost<F: Copy>(frames: impl Iterator<Item = F>, rank: impl Fn(F) -> u8) -> Option<F> {
+    let mut best = None;
+    for function in frames {
+        let rank = rank(function);
+        if best.is_none_or(|(_, highest)| rank > highest) {
+            best = Some((function, rank));
+        }
+    }
+    best.map(|(function, _)| function)
 }
 
 /// A function, with who called it and what it called.

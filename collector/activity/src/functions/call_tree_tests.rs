@@ -15,7 +15,7 @@ fn stacks() -> impl Strategy<Value = Stacks> {
 
 fn tree(stacks: &Stacks, most: usize) -> CallTree<u8> {
     let mut builder = CallTreeBuilder::new(most);
-    stacks.iter().for_each(|(path, weight)| builder.add(path, *weight));
+    stacks.iter().for_each(|(path, weight)| _ = builder.add(path, *weight));
     builder.finish()
 }
 

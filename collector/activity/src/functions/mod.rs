@@ -11,8 +11,10 @@ pub use call_tree::{
 };
 pub use code::{CodeFunction, UnnamedAddresses};
 
+use crate::machine::StackOfThread;
 use code::{Code, MOST_ADDRESSES};
 use memory::LiveMemory;
+use rustc_hash::FxHashMap;
 use sent::{EventStack, SentStacks};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -51,14 +53,24 @@ pub struct FunctionActivity {
     pub is_incomplete: bool,
     /// Ticks that a sample stands for; 0 where nothing is sampled.
     pub sample_ticks: u64,
+    /// Threads that were blocked when the second ended, by their numbers.
+    blocked: Vec<BlockedThread>,
     /// Which code its places are of.
     epoch: u64,
+}
+
+/// A thread that is blocked, and the place of the tree at which its stack ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockedThread {
+    tid: u32,
+    place: u32,
 }
 
 impl FunctionActivity {
     /// What it takes, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.tree.heap_bytes()
+        let blocked = self.blocked.capacity() * size_of::<BlockedThread>();
+        size_of::<Self>() + self.tree.heap_bytes() + blocked
     }
 
     /// Ticks on a CPU, of samples.
@@ -103,12 +115,13 @@ pub struct Functions {
 
 impl Functions {
     /// A second with these stacks of processes, each of files and offsets from the outermost frame
-    /// on; a tick is a microsecond, and a sample stands for a hundredth of a second. For tests of
-    /// what shows it.
+    /// on; a tick is a microsecond, and a sample stands for a hundredth of a second. A process's
+    /// first thread is blocked in the last stack of it that is. For tests of what shows it.
     #[doc(hidden)]
     pub fn of_stacks(stacks: &[KnownStack<'_>]) -> (Self, FunctionActivity) {
         let mut functions = Self::default();
         let mut builder = CallTreeBuilder::new(MOST_NODES);
+        let mut blocked = Vec::new();
         for (pid, frames, weight) in stacks {
             let mut path = vec![StackFrame::Process(*pid)];
             for (file, offset) in *frames {
@@ -131,14 +144,18 @@ impl Functions {
                 };
                 path.push(StackFrame::Code(place));
             }
-            builder.add(&path, *weight);
+            let place = builder.add(&path, *weight).filter(|_| weight.blocked > 0);
+            blocked.extend(place.map(|place| BlockedThread { tid: *pid, place }));
         }
+        blocked.reverse();
+        blocked.sort_by_key(|thread| thread.tid);
         let second = FunctionActivity {
             tree: builder.finish(),
             unknown: StackWeight::default(),
             beyond: 0,
             is_incomplete: false,
             sample_ticks: 10_000,
+            blocked,
             epoch: 0,
         };
         (functions, second)
@@ -256,8 +273,12 @@ impl Functions {
         self.samples[stack] += 1;
     }
 
-    /// Ends the second: `blocked` are ticks by the numbers of stacks.
-    pub(crate) fn close(&mut self, blocked: &[u64]) -> Option<Arc<FunctionActivity>> {
+    /// Ends the second: `blocked` are ticks by the numbers of stacks, and `threads` are blocked now.
+    pub(crate) fn close(
+        &mut self,
+        blocked: &[u64],
+        threads: impl Iterator<Item = StackOfThread>,
+    ) -> Option<Arc<FunctionActivity>> {
         if !self.is_followed {
             return None;
         }
@@ -276,6 +297,7 @@ impl Functions {
         let mut builder = CallTreeBuilder::new(MOST_NODES);
         let mut unknown = weight(0);
         let mut path = Vec::new();
+        let mut places = FxHashMap::default();
         for (number, weight) in weights {
             let Some((pid, parts)) = self.stacks.get(number) else {
                 unknown.samples += weight.samples;
@@ -285,8 +307,16 @@ impl Functions {
             path.clear();
             path.push(StackFrame::Process(pid));
             path.extend(parts.into_iter().flatten().map(|place| StackFrame::Code(*place)));
-            builder.add(&path, weight);
+            if let Some(place) = builder.add(&path, weight) {
+                places.insert(number, place);
+            }
         }
+        let threads = threads.filter_map(|StackOfThread { tid, stack }| {
+            Some(BlockedThread { tid, place: *places.get(&stack)? })
+        });
+        let mut blocked: Vec<BlockedThread> = threads.collect();
+        blocked.sort_unstable_by_key(|thread| thread.tid);
+        blocked.shrink_to_fit();
         self.samples.clear();
         let beyond = self.stacks.take_beyond();
         self.seconds += 1;
@@ -296,6 +326,7 @@ impl Functions {
             beyond,
             is_incomplete: std::mem::take(&mut self.is_incomplete),
             sample_ticks: self.sample_ticks,
+            blocked,
             epoch: self.epoch,
         }))
     }
@@ -336,6 +367,15 @@ impl Functions {
         let of_process = |pid| process.is_none_or(|process| process == pid);
         tree.within(|frame| !matches!(frame, StackFrame::Process(pid) if !of_process(pid)))
             .functions(|frame| function_of(code, frame), |function| code.rank(function))
+    }
+
+    /// In which function a thread was blocked when a second ended, if it was and that is known.
+    pub fn blocked_in(&self, second: &FunctionActivity, tid: u32) -> Option<CodeFunction> {
+        let code = self.code_of(second)?;
+        let index = second.blocked.binary_search_by_key(&tid, |thread| thread.tid).ok()?;
+        let place = second.blocked[index].place;
+        let function = |frame| function_of(code, frame);
+        second.tree.blocked_in(place, function, |function| code.rank(function))
     }
 
     /// Who called a function in a second, and what it called.

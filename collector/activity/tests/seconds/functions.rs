@@ -52,6 +52,12 @@ fn sums(recorder: &Recorder, second: usize) -> BTreeMap<String, [u64; 4]> {
     sums.collect()
 }
 
+/// Where a thread is blocked when a second ends.
+fn blocked_in(recorder: &Recorder, second: usize, tid: u32) -> Option<String> {
+    let (functions, second) = (recorder.activity.functions(), activity(recorder, second));
+    functions.blocked_in(&second, tid).map(|function| functions.name(&second, function))
+}
+
 /// Process 7 with two threads; f1 calls f2, which runs, and f3, which is blocked.
 fn recorder() -> Recorder {
     let mut recorder = Recorder::new(1);
@@ -87,6 +93,8 @@ fn what_runs_is_told_by_samples_and_what_is_blocked_to_the_tick() {
     let expected: BTreeMap<String, [u64; 4]> =
         expected.into_iter().map(|(name, sums)| (name.to_owned(), sums)).collect();
     assert_eq!(sums(&recorder, 0), expected);
+    assert_eq!(blocked_in(&recorder, 0, 7).as_deref(), None, "it runs");
+    assert_eq!(blocked_in(&recorder, 0, 8).as_deref(), Some("f3"));
     // It is blocked all the time in the next one, and nothing was said of it in there.
     assert_eq!(sums(&recorder, 1)["f3"], [0, SECOND, 0, SECOND]);
     assert_eq!(activity(&recorder, 0).ran(StackWeight { samples: 3, blocked: 0 }), 30 * MS);

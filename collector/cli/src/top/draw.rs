@@ -23,7 +23,7 @@ const HELP: &[&str] = &[
     "/  show only names that contain a text, or a number",
     "space  pause, go on",
     "left, right  a second back, forward   [ ]  ten seconds",
-    "s  write a snapshot of what is held   q  quit",
+    "s  write a snapshot of what is held   Ctrl-Z  back to the shell   q  quit",
     "",
     "CPU%    on a CPU, of one CPU          WAIT%   runnable, others had the CPU",
     "UNINT%  blocked, mostly by a disk     SLEEP%  blocked until something wakes it",
@@ -68,7 +68,8 @@ pub(super) fn draw(shown: &Shown<'_>, view: &mut View, buffer: &mut Buffer) -> O
     canvas.y = canvas.y.max(area.height.saturating_sub(2));
     let marked = rows.iter().find(|row| view.marked.is_some() && row.id == view.marked);
     let subject = view.selection.subject;
-    let details = marked.map(|row| details(second, row)).unwrap_or_else(|| lacks(second, subject));
+    let details = marked.map(|row| details(shown.recorded, second, row));
+    let details = details.unwrap_or_else(|| lacks(second, subject));
     canvas.line(&details, Style::new());
     canvas.last_line(view)
 }
@@ -177,16 +178,14 @@ impl Canvas<'_> {
             0 => String::new(),
             ticks => format!(", {:.1} % not known", percent(ticks)),
         };
-        let line = format!(
-            "CPUs {:.1} % busy{unknown}   switches {}   wakeups {}   asleep {}   threads +{} -{}",
-            percent(sum(|cpu| cpu.busy)),
-            grouped(second.switches),
-            grouped(second.wakeups),
-            grouped(second.sleeping),
-            second.new_threads,
-            second.ended_threads,
-        );
-        self.line(&line, Style::new());
+        let parts = [
+            format!("CPUs {:.1} % busy{unknown}", percent(sum(|cpu| cpu.busy))),
+            format!("switches {}", grouped(second.switches)),
+            format!("wakeups {}", grouped(second.wakeups)),
+            format!("asleep {}", grouped(second.sleeping)),
+            format!("threads +{} -{}", second.new_threads, second.ended_threads),
+        ];
+        self.line(&fitting(&parts, self.area.width.into()), Style::new());
         self.line(&latency(second), Style::new());
     }
 
@@ -328,8 +327,30 @@ fn lacks(second: &Interval, subject: Subject) -> String {
     }
 }
 
+/// In which function a thread is blocked, and in which file that is.
+fn blocked_in(recorded: Recorded<'_>, second: &Interval, tid: u32) -> Option<String> {
+    let (functions, of) = (recorded.functions, second.functions.as_deref()?);
+    let function = functions.blocked_in(of, tid)?;
+    let name = printable(&functions.name(of, function));
+    Some(match functions.module(of, function) {
+        module if module.is_empty() => name,
+        module => format!("{name} ({})", printable(&module)),
+    })
+}
+
+/// As many of these as a line of that width has room for, from the first on; closer together where
+/// more have room so.
+fn fitting(parts: &[String], width: usize) -> String {
+    let joined = |gap: &str| {
+        let lines = (1..=parts.len()).rev().map(|count| (count, parts[..count].join(gap)));
+        lines.into_iter().find(|(count, line)| *count == 1 || line.chars().count() <= width)
+    };
+    let [wide, close] = ["   ", "  "].map(|gap| joined(gap).unwrap_or_default());
+    if close.0 > wide.0 { close.1 } else { wide.1 }
+}
+
 /// What a row has no column for.
-fn details(second: &Interval, row: &Row) -> String {
+fn details(recorded: Recorded<'_>, second: &Interval, row: &Row) -> String {
     if let Some(function) = &row.function {
         return match function.module.is_empty() {
             true => row.name.clone(),
@@ -355,6 +376,9 @@ fn details(second: &Interval, row: &Row) -> String {
     let percent = |ticks| second.share(ticks) * 100.0;
     let mut text = row.id.map(|id| format!("{id} {}:", row.name)).unwrap_or_default();
     if let Some(preempted) = row.preempted {
+        if let Some(function) = row.id.and_then(|tid| blocked_in(recorded, second, tid)) {
+            text += &format!(" blocked in {function},");
+        }
         text +=
             &format!(" of process {}, {} switches ({preempted} preempted),", row.of, row.switches);
     }

@@ -127,6 +127,22 @@ fn functions_and_who_called_the_one_that_is_marked() {
 }
 
 #[test]
+fn the_marked_thread_says_in_which_function_it_is_blocked() {
+    let mut screen = Screen::new();
+    let mut details = |filter| {
+        screen.keys("t/");
+        screen.keys(filter);
+        screen.press(&[KeyCode::Enter, KeyCode::Home]);
+        let drawn = screen.draw([80, 24]);
+        screen.key(KeyCode::Esc);
+        drawn.lines().nth(22).unwrap().to_owned()
+    };
+    let blocked = "200 worker/200: blocked in other+0x4711 (other), of process 200, 600 switches";
+    assert!(details("worker/200").starts_with(blocked), "{}", details("worker/200"));
+    assert!(!details("client").contains("blocked"), "{}", details("client"));
+}
+
+#[test]
 fn functions_of_the_marked_process_and_back() {
     let mut screen = Screen::new();
     screen.keys("p");

@@ -350,6 +350,11 @@ impl Top {
                         self.flight.snapshot("top");
                     }
                     Some(Request::Functions) => self.follow_functions()?,
+                    Some(Request::Suspend) => {
+                        if !screen.suspend() {
+                            view.message = "no shell waits that it could be stopped for".into();
+                        }
+                    }
                     None => {}
                 }
             }

@@ -321,6 +321,22 @@ fn what_is_incomplete_says_so() {
 }
 
 #[test]
+fn sums_without_room_are_left_out_whole() {
+    let history = history();
+    let line = |width| {
+        let drawn = screen(&history, &mut View::default(), [width, 24]);
+        drawn.lines().nth(if width < 80 { 3 } else { 2 }).unwrap().to_owned()
+    };
+    let all = "CPUs 37.5 % busy, 5.0 % not known  switches 12,345  wakeups 6,789  asleep 412  \
+               threads +3 -1";
+    assert_eq!(line(92), all);
+    assert_eq!(line(97), all.replace("  ", "   "));
+    assert_eq!(line(91), all.replace("  threads +3 -1", "").replace("  ", "   "));
+    assert_eq!(line(66), "CPUs 37.5 % busy, 5.0 % not known  switches 12,345  wakeups 6,789");
+    assert_eq!(line(60), "CPUs 37.5 % busy, 5.0 % not known   switches 12,345");
+}
+
+#[test]
 fn looking_back_pauses_and_behind_the_newest_it_goes_on() {
     let (mut history, mut view) = (history(), View::default());
     key(&mut view, &history, KeyCode::Left);
@@ -399,6 +415,9 @@ fn keys_that_ask_for_something() {
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     keys(&mut view, &history, "/q");
     assert_eq!(view.selection.filter, "q", "a q that is typed is a q");
+    let suspend = KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL);
+    assert_eq!(press(&mut view, &history, suspend), Some(Request::Suspend), "also while it types");
+    assert_eq!(view.selection.filter, "q");
     assert_eq!(press(&mut view, &history, interrupt), Some(Request::Quit));
 }
 

@@ -25,6 +25,8 @@ pub(super) enum Request {
     Snapshot,
     /// To follow functions from now on.
     Functions,
+    /// To stop, until whoever started it lets it go on.
+    Suspend,
 }
 
 /// The state of the view.
@@ -88,8 +90,10 @@ impl View {
     pub(super) fn key(&mut self, key: KeyEvent, recorded: Recorded<'_>) -> Option<Request> {
         let history = recorded.history;
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if has_control && matches!(key.code, KeyCode::Char('c')) {
-            return Some(Request::Quit);
+        match key.code {
+            KeyCode::Char('c') if has_control => return Some(Request::Quit),
+            KeyCode::Char('z') if has_control => return Some(Request::Suspend),
+            _ => {}
         }
         if self.is_typing {
             self.type_filter(key.code, has_control);
