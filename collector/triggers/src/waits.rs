@@ -3,7 +3,7 @@
 use crate::cause::{Cause, NamePattern};
 use crate::found::{FoundCause, Occurrence};
 use crate::threads::Threads;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::time::Duration;
 use syscollect_records::{RecordKind, SchedRecord, sched_flags, task_state};
 
@@ -37,9 +37,12 @@ struct WaitRule {
     longer: u64,
 }
 
-#[derive(Debug)]
-struct Wait {
-    kind: WaitKind,
+/// What is known of a thread: one that was heard of stays in the table for a while, for it is put
+/// there again for less than it is looked up for.
+#[derive(Debug, Default)]
+struct ThreadWait {
+    /// How it waits; `None` where it does not, or no rule asks.
+    kind: Option<WaitKind>,
     since: u64,
     /// The rules by which it was found, a bit each.
     found: u64,
@@ -49,7 +52,7 @@ struct Wait {
 #[derive(Debug)]
 pub(crate) struct Waits {
     rules: Vec<WaitRule>,
-    waits: FxHashMap<u32, Wait>,
+    waits: FxHashMap<u32, ThreadWait>,
     /// Who has each CPU, by its number; [`UNKNOWN`].
     current: Vec<u32>,
     /// How long a wait may be of which no rule has anything to say, by [`WaitKind`].
@@ -60,9 +63,11 @@ pub(crate) struct Waits {
     /// Any wait may have ended in what is not seen.
     is_blind: bool,
     unfollowed: u64,
-    /// Threads that had an event, while it may still be told who slept when the recording began:
-    /// of these it is known better.
-    active: Option<FxHashSet<u32>>,
+    /// Those that do not wait may be forgotten to make room, once until it is looked again.
+    may_make_room: bool,
+    /// It may still be told who slept when the recording began: whoever is in the table had an
+    /// event, by which it is known better.
+    is_listing: bool,
     /// How long that is; and until when, once it is known when it began.
     listed_within: u64,
     listed_until: Option<u64>,
@@ -104,7 +109,8 @@ impl Waits {
             shortest,
             is_blind: false,
             unfollowed: 0,
-            active: Some(FxHashSet::default()),
+            may_make_room: true,
+            is_listing: true,
             listed_within: ticks(LISTED_WITHIN),
             listed_until: None,
         })
@@ -119,7 +125,7 @@ impl Waits {
     /// records are missing, which may have ended any wait.
     pub(crate) fn chunk(&mut self, cpu: u16, current: u32, is_missing: bool) {
         if is_missing {
-            self.waits.clear();
+            self.forget_waits();
         }
         self.set_current(cpu, current);
     }
@@ -132,21 +138,16 @@ impl Waits {
             'D' => WaitKind::Uninterruptible,
             _ => return,
         };
-        if self.active.as_ref().is_some_and(|active| !active.contains(&tid)) {
-            self.begin(tid, kind, at);
-            self.next_look = 0;
+        if !self.is_listing || self.waits.contains_key(&tid) {
+            return;
         }
+        self.set(tid, Some(kind), at);
+        self.next_look = 0;
     }
 
-    /// Notes that there is an event of these threads.
-    #[inline]
-    fn note_active(&mut self, tids: [u32; 2]) {
-        if let Some(active) = &mut self.active {
-            active.extend(tids);
-            if active.len() >= MOST_THREADS {
-                self.active = None;
-            }
-        }
+    /// Any wait may have ended.
+    fn forget_waits(&mut self) {
+        self.waits.values_mut().for_each(|wait| wait.kind = None);
     }
 
     /// Who has a CPU from now on; who had it, or [`UNKNOWN`].
@@ -163,7 +164,7 @@ impl Waits {
     pub(crate) fn set_blind(&mut self, is_blind: bool) {
         self.is_blind = is_blind;
         if is_blind {
-            self.waits.clear();
+            self.forget_waits();
         }
     }
 
@@ -184,26 +185,19 @@ impl Waits {
         match record.stamp.split().1 {
             SWITCH => {
                 let previous = self.set_current(cpu, record.tid);
-                self.note_active([previous, record.tid]);
-                // Idle threads have a CPU of their own, and its number of nothing else.
-                if previous != UNKNOWN && previous != 0 {
-                    match wait_of(record) {
-                        Some(kind) => self.begin(previous, kind, at),
-                        None => drop(self.waits.remove(&previous)),
-                    }
+                if previous != UNKNOWN {
+                    self.set(previous, wait_of(record), at);
                 }
-                if record.tid != 0 {
-                    self.end(record.tid, at, threads, found);
-                }
+                let before = self.set(record.tid, None, at);
+                self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
             }
             WAKING | WAKEUP_NEW => {
-                self.note_active([record.tid; 2]);
-                self.end(record.tid, at, threads, found);
-                self.begin(record.tid, WaitKind::Runnable, at);
+                let before = self.set(record.tid, Some(WaitKind::Runnable), at);
+                self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
             }
             RESUME => {
                 if record.state | record.prio | record.next_prio != 0 {
-                    self.waits.clear();
+                    self.forget_waits();
                 }
                 self.set_current(cpu, record.tid);
             }
@@ -211,21 +205,42 @@ impl Waits {
         }
     }
 
-    fn begin(&mut self, tid: u32, kind: WaitKind, since: u64) {
-        if tid == 0 || self.is_blind || self.shortest_of[kind as usize] == u64::MAX {
-            return;
+    /// How a thread waits from now on, if a rule asks for that and its end will be seen; how it did
+    /// before.
+    #[inline]
+    fn set(&mut self, tid: u32, kind: Option<WaitKind>, since: u64) -> ThreadWait {
+        let is_followed =
+            |kind: &WaitKind| !self.is_blind && self.shortest_of[*kind as usize] != u64::MAX;
+        // Idle threads have a CPU of their own, and its number of nothing else.
+        let kind = kind.filter(|kind| tid != 0 && is_followed(kind));
+        let wait = ThreadWait { kind, since, found: 0 };
+        if self.waits.len() < MOST_THREADS || self.has_room_for(tid) {
+            return self.waits.insert(tid, wait).unwrap_or_default();
         }
-        if self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid) {
-            self.waits.insert(tid, Wait { kind, since, found: 0 });
-        } else {
-            self.unfollowed += 1;
-        }
+        self.unfollowed += u64::from(kind.is_some());
+        ThreadWait::default()
     }
 
-    /// The thread waits no more: whether it did for too long, if that was not found before.
-    fn end(&mut self, tid: u32, at: u64, threads: &Threads, found: &mut Vec<FoundCause>) {
-        let Some(mut wait) = self.waits.remove(&tid) else { return };
-        if at.saturating_sub(wait.since) > self.shortest_of[wait.kind as usize] {
+    #[cold]
+    fn has_room_for(&mut self, tid: u32) -> bool {
+        if std::mem::take(&mut self.may_make_room) {
+            self.is_listing = false;
+            self.waits.retain(|_, wait| wait.kind.is_some());
+        }
+        self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid)
+    }
+
+    /// A wait is over: whether it was too long, if that was not found before.
+    #[inline]
+    fn look_behind(
+        &self,
+        mut wait: ThreadWait,
+        FoundAt { tid, at }: FoundAt,
+        threads: &Threads,
+        found: &mut Vec<FoundCause>,
+    ) {
+        let shortest = wait.kind.map_or(u64::MAX, |kind| self.shortest_of[kind as usize]);
+        if at.saturating_sub(wait.since) > shortest {
             wait.look(tid, at, &self.rules, threads, found);
         }
     }
@@ -234,10 +249,14 @@ impl Waits {
     pub(crate) fn look(&mut self, now: u64, threads: &Threads, found: &mut Vec<FoundCause>) {
         let listed_within = self.listed_within;
         if now > *self.listed_until.get_or_insert(now.saturating_add(listed_within)) {
-            self.active = None;
+            self.is_listing = false;
         }
+        self.may_make_room = true;
         if now < self.next_look {
             return;
+        }
+        if !self.is_listing {
+            self.waits.retain(|_, wait| wait.kind.is_some());
         }
         let mut next = now.saturating_add(self.shortest);
         for (tid, wait) in &mut self.waits {
@@ -247,7 +266,14 @@ impl Waits {
     }
 }
 
-impl Wait {
+/// Where it may be found that a thread waited too long.
+#[derive(Clone, Copy, Debug)]
+struct FoundAt {
+    tid: u32,
+    at: u64,
+}
+
+impl ThreadWait {
     /// Notes by which rules it is too long; when it will be by another at the earliest.
     fn look(
         &mut self,
@@ -257,11 +283,12 @@ impl Wait {
         threads: &Threads,
         found: &mut Vec<FoundCause>,
     ) -> u64 {
+        let Some(kind) = self.kind else { return u64::MAX };
         let ticks = now.saturating_sub(self.since);
         let mut next = u64::MAX;
         for (index, rule) in rules.iter().enumerate() {
             let bit = 1 << index;
-            if self.found & bit != 0 || !(rule.of)(self.kind) {
+            if self.found & bit != 0 || !(rule.of)(kind) {
                 continue;
             }
             if ticks <= rule.longer {
