@@ -32,7 +32,8 @@ use crate::zones::InstrumentedPrograms;
 use crate::zones::programs::Programs;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, ClockPair, Exporter, LaneKind, MachineId, SessionInfo, Tables, Ticks, records_lost,
+    ClockMap, ClockPair, Exporter, Lane, LaneKind, MachineId, SessionInfo, Tables, Ticks,
+    records_lost,
 };
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
 use syscollect_store::{Chunk, Definition, UserOf};

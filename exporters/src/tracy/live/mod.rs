@@ -28,8 +28,8 @@ use rows::LiveRows;
 use std::convert::Infallible;
 use syscollect_model::{
     Crash, Event, Exporter, Forgotten, GpuJob, LockAction, LockEvent, Loss, LossCause, MachineId,
-    MemoryEvent, RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable, Tables,
-    ThreadId, Time, TrackId, TrackKind,
+    MemoryEvent, RecorderSummary, Severity, SignalExit, Slice, StackId, Switch, SymbolTable,
+    Tables, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{CpuRow, EndedRow, Host, Limits, Session};
