@@ -3,6 +3,7 @@
 //! A thread's time on a CPU is that CPU's, so that both are the same to the tick. Its other times
 //! count from one of its records to the next, and are split where an interval ends.
 
+use crate::functions::StackOfThread;
 use crate::histogram::Histogram;
 use crate::interval::{CpuActivity, Interval, TaskTimes};
 use crate::names::Named;
@@ -172,13 +173,6 @@ impl Thread {
         (self.switches, self.preempted, self.wakeups, self.longest_wait) = (0, 0, 0, 0);
         self.wakers = Wakers::default();
     }
-}
-
-/// A thread, and the number of a stack of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StackOfThread {
-    pub(crate) tid: u32,
-    pub(crate) stack: u32,
 }
 
 /// How long threads were blocked in this interval, by the numbers of the stacks that they are

@@ -1,7 +1,8 @@
 //! What is kept of an interval: rows of threads and processes, and the sums of the rest.
 
+use crate::functions::StackOfThread;
 use crate::interval::{Interval, OtherActivity, ProcessActivity, TaskTimes, ThreadActivity};
-use crate::machine::{StackOfThread, Thread};
+use crate::machine::Thread;
 use crate::names::{Named, Names};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;

@@ -11,7 +11,6 @@ pub use call_tree::{
 };
 pub use code::{CodeFunction, UnnamedAddresses};
 
-use crate::machine::StackOfThread;
 use code::{Code, MOST_ADDRESSES};
 use memory::LiveMemory;
 use rustc_hash::FxHashMap;
@@ -37,6 +36,13 @@ pub enum StackFrame {
     Process(u32),
     /// A place in code, of those that [`Functions`] knows.
     Code(u32),
+}
+
+/// A thread, and the number of a stack of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackOfThread {
+    pub(crate) tid: u32,
+    pub(crate) stack: u32,
 }
 
 /// In which functions threads ran and were blocked in a second.

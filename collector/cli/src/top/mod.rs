@@ -350,10 +350,9 @@ impl Top {
                         self.flight.snapshot("top");
                     }
                     Some(Request::Functions) => self.follow_functions()?,
+                    Some(Request::Suspend) if screen.suspend() => {}
                     Some(Request::Suspend) => {
-                        if !screen.suspend() {
-                            view.message = "no shell waits that it could be stopped for".into();
-                        }
+                        view.message = "no shell waits that it could be stopped for".into();
                     }
                     None => {}
                 }
