@@ -25,7 +25,8 @@ const RARE_PROGRAM: &str = "rarely-fails";
 pub(crate) fn crowded(context: &Context) -> Result<String> {
     let (socket, folder) = (context.path("crowded-socket"), context.path("flight-crowded"));
     fs::create_dir(&folder)?;
-    let options = ["--most", "64", "--trigger", OFTEN, "--trigger", RARE];
+    let recorded = ["--tracepoint", "signal:signal_generate"];
+    let options = [["--most", "64"], ["--trigger", OFTEN], ["--trigger", RARE], recorded].concat();
     let flight = Flight::start_with(context, &socket, &folder, &options)?;
     let mut loops = busy_loops()?;
     loops.start_shell(&["/bin/sh"], SIGNALS, NOBODY)?;

@@ -114,9 +114,10 @@ fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<Strin
         files.into_iter().find(|path| path.extension().is_some_and(|end| end == "syscap"))
     })?;
     drop(programs);
+    let recorder = live.child.id();
     live.end()?;
     let file = RecordedEvents::of(&snapshot)?;
-    let compared = viewers.iter().map(|viewer| compare(viewer, &file));
+    let compared = viewers.iter().map(|viewer| compare(viewer, &file, recorder));
     let compared = compared.collect::<Result<Vec<_>>>()?.into_iter().map(|one| one.to_string());
     Ok(format!("as in the snapshot: {}", compared.collect::<Vec<_>>().join("; ")))
 }

@@ -189,8 +189,12 @@ impl KnownSpan {
     }
 }
 
-/// Where both know all, they know the same.
-pub(super) fn compare(viewer: &StrictViewer, file: &RecordedEvents) -> Result<ComparedCounts> {
+/// Where both know all, they know the same. The recorder's process has that number.
+pub(super) fn compare(
+    viewer: &StrictViewer,
+    file: &RecordedEvents,
+    recorder: u32,
+) -> Result<ComparedCounts> {
     let seen = viewer.seen();
     let joined = viewer.welcome().context("it was not welcome")?.joined;
     let missing = seen.messages.iter().find(|message| {
@@ -204,7 +208,10 @@ pub(super) fn compare(viewer: &StrictViewer, file: &RecordedEvents) -> Result<Co
     let named = |switch: &&ReceivedSwitch| switch.new != 0 && span.has(switch.time);
     let threads: BTreeSet<u32> = seen.switches.iter().filter(named).map(|one| one.new).collect();
     for thread in threads {
-        let name = seen.threads.get(&thread).map(|thread| thread.label.as_str());
+        // Threads that help the recorder's first one have a name, and no row of their own.
+        let helps = thread != recorder && seen.pids.get(&thread) == Some(&recorder);
+        let known = seen.threads.get(&thread);
+        let name = known.map(|known| if helps { &known.name } else { &known.label });
         ensure!(name.is_some_and(|name| !name.is_empty()), "thread {thread} has no name");
     }
     let span = KnownSpan { joined, until };
