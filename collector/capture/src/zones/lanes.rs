@@ -66,12 +66,14 @@ struct Staged {
     first: Option<Stamp>,
     last: Option<Stamp>,
     since: Option<Instant>,
+    /// The program's ticks before the first of them was read.
+    read: Ticks,
 }
 
 impl Staged {
-    fn begin(&mut self, prefix: &[u8]) {
+    fn begin(&mut self, prefix: &[u8], now: Ticks) {
         if self.data.is_empty() {
-            self.since = Some(Instant::now());
+            (self.since, self.read) = (Some(Instant::now()), now);
             self.data.extend_from_slice(prefix);
         }
     }
@@ -103,7 +105,7 @@ impl ThreadLane {
         if piece.starts_stamped && self.staged.data.len() + size_of_val(piece.words) > CHUNK_BYTES {
             self.flush(now, out);
         }
-        self.staged.begin(self.prefix.as_bytes());
+        self.staged.begin(self.prefix.as_bytes(), now);
         // SAFETY: words have no padding and any alignment does for bytes; the
         // slice covers exactly them.
         let bytes = unsafe {
@@ -120,13 +122,17 @@ impl ThreadLane {
         if self.staged.data.is_empty() {
             return;
         }
-        let Staged { mut data, records, first, last, .. } = std::mem::take(&mut self.staged);
+        let Staged { mut data, records, first, last, read, .. } = std::mem::take(&mut self.staged);
+        // Where nothing is stamped: what was not read with it has stamps from then on, though it may
+        // be from before now.
+        let ticks =
+            |stamp: Option<Stamp>| stamp.map_or(read, |stamp| Ticks(stamp.ticks_near(now.0)));
         data.shrink_to_fit();
         let header = ChunkHeader {
             lane: Lane::new(LaneKind::Zone, self.number),
             sequence: self.slot.sequence,
-            first: ticks_of(first, now),
-            last: ticks_of(last, now),
+            first: ticks(first),
+            last: ticks(last),
             current_tid: self.prefix.tid,
             stride: 0,
             records_before: self.slot.records_before,
@@ -137,11 +143,6 @@ impl ThreadLane {
         self.slot.records_before += u64::from(records);
         out.push(Chunk { header, data });
     }
-}
-
-/// When that was, which is `now` where nothing says it.
-fn ticks_of(stamp: Option<Stamp>, now: Ticks) -> Ticks {
-    stamp.map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)))
 }
 
 /// The one lane of all logs.
@@ -178,5 +179,30 @@ impl LogLane {
         self.sequence += 1;
         self.records_before += u64::from(records);
         sink(Chunk { header, data });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_waited_alone_is_from_when_it_was_read() {
+        let (prefix, staged) = (ZoneChunk::default(), Staged::default());
+        let mut lane = ThreadLane { number: 0, slot: Slot::default(), prefix, staged };
+        let name = Piece {
+            words: &[0, 0],
+            items: 1,
+            events: 0,
+            first: None,
+            last: None,
+            starts_stamped: false,
+        };
+        let mut out = Vec::new();
+        lane.append(name, Ticks(100), &mut out);
+        // Until then its thread may have written zones, which are not read yet.
+        lane.flush(Ticks(900), &mut out);
+        let [chunk] = out.as_slice() else { panic!("{} chunks", out.len()) };
+        assert_eq!((chunk.header.first, chunk.header.last), (Ticks(100), Ticks(100)));
     }
 }
