@@ -234,12 +234,17 @@ impl<'a> Playing<'a> {
             gpu.give_up_waiting(&mut self.engine, references)?;
         }
         let (lane, lent) = self.sources.lent(source);
+        let mut changes_writer = false;
         if self.are_programs_late
             && let SourceItem::Zones(record) = &taken
         {
-            step_back(&mut self.engine, lane, record);
+            changes_writer = step_back(&mut self.engine, lane, record);
         }
         self.decoders.on(&mut self.engine, lane, taken, lent)?;
+        if changes_writer {
+            // The other thread's times are its own.
+            self.engine.source.lanes[lane].last = None;
+        }
         if !self.decoders.zones.references.known.prescan.markers.is_empty() {
             self.place_markers();
         }
@@ -289,14 +294,15 @@ impl<'a> Playing<'a> {
 }
 
 /// What a thread of a program wrote may have come late: it is told with its own time, in the
-/// order in which the thread wrote it.
-fn step_back(engine: &mut Engine<'_>, lane: usize, record: &ZoneRecord) {
+/// order in which the thread wrote it. Whether another thread has the lane from here on; what the
+/// one before had open ends no earlier than what it wrote last.
+fn step_back(engine: &mut Engine<'_>, lane: usize, record: &ZoneRecord) -> bool {
     let Engine { present, source, .. } = engine;
     let LaneState { last, writer, .. } = source.lanes[lane];
-    let is_same = match (record, writer) {
-        (ZoneRecord::Chunk(start), Some(writer)) => writer.wrote(&start.0),
-        _ => true,
-    };
     let bound = Time(present.latest().0.saturating_sub(LATEST_PROGRAM));
-    present.step_back(last.filter(|_| is_same).map_or(bound, |last| last.max(bound)));
+    present.step_back(last.map_or(bound, |last| last.max(bound)));
+    match (record, writer) {
+        (ZoneRecord::Chunk(start), Some(writer)) => !writer.wrote(&start.0),
+        _ => false,
+    }
 }

@@ -218,8 +218,8 @@ pub trait Exporter {
     }
 
     /// Called for each event; `time` never decreases. While a recording is played that goes on,
-    /// what a thread of a program said may come late, with its own times: these never decrease among
-    /// themselves.
+    /// what programs said may come late, with its own times: who tells of such a recording puts it
+    /// in order where that matters.
     ///
     /// # Errors
     ///

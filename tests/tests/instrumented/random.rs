@@ -19,7 +19,7 @@ use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_END,
 fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     cuts::check(&capture);
     for way in 0..4 {
-        let mut exporter = Balance::new(TextExporter::new(Vec::new()));
+        let mut exporter = Balance::of_live(TextExporter::new(Vec::new()));
         cuts::play_live_into(&mut exporter, &capture, way);
     }
     let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
