@@ -1,6 +1,7 @@
 //! What a recording that is played while it is made lets go of: whoever has ended, and can be named
 //! by no event that is still to come.
 
+use crate::engine::LaneState;
 use crate::learner::Learner;
 use crate::playing::Playing;
 use crate::stacks::{ANEW_SECONDS, StacksLeft};
@@ -244,7 +245,7 @@ impl Forgetting {
         forgotten.code = found.moved;
         if found.moved {
             resolver.forget_code();
-            playing.engine.source.lanes.iter_mut().for_each(|lane| lane.forget_stacks());
+            playing.engine.source.lanes.iter_mut().for_each(LaneState::forget_stacks);
             playing.decoders.zones.references.forget_code();
         }
         say(Lane::new(LaneKind::SampleStack, 0), found.beyond_share, playing)

@@ -34,6 +34,7 @@ mod event;
 mod figures;
 mod forgotten;
 mod gpu;
+mod ids;
 mod lane;
 mod loss;
 mod module_kind;
@@ -62,6 +63,10 @@ pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, 
 pub use figures::{bytes, duration, grouped};
 pub use forgotten::Forgotten;
 pub use gpu::{Fence, GpuJob, GpuJobEnd, GpuZone};
+pub use ids::{
+    FrameId, LocationId, LockId, ModuleId, ProcessId, SchemaId, StackId, StringId, ThreadId,
+    TrackId,
+};
 pub use lane::{
     CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
 };
@@ -93,7 +98,6 @@ pub use string_table::StringTable;
 pub use strings::Strings;
 pub use symbols::{MemoryAt, Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
-    BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
-    Scope, StackId, StringId, Tables, Thread, ThreadId, Track, TrackId, TrackKind, TrackRole,
+    BuildId, Frame, Module, Process, Scope, Tables, Thread, Track, TrackKind, TrackRole,
 };
 pub use unit::Unit;

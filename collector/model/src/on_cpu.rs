@@ -4,7 +4,7 @@ use crate::clock::Time;
 use crate::event::Event;
 use crate::lane::{CpuId, MachineId};
 use crate::per_cpu::PerCpu;
-use crate::tables::{Tables, ThreadId};
+use crate::{Tables, ThreadId};
 use rustc_hash::FxHashMap;
 
 /// Who runs on each CPU, as far as the events until now report it.

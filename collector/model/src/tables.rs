@@ -2,69 +2,14 @@
 //! in a recording that goes on.
 
 use crate::{
-    CpuId, Location, Lock, MachineId, ModuleKind, Rows, Schema, SessionInfo, StackCut, Strings,
-    Time, Unit,
+    CpuId, FrameId, Location, LocationId, Lock, LockId, MachineId, ModuleId, ModuleKind, ProcessId,
+    Rows, Schema, SchemaId, SessionInfo, StackCut, StackId, StringId, Strings, ThreadId, Time,
+    TrackId, Unit,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
-
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The row's index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-id!(
-    /// A row of [`Tables::strings`].
-    StringId
-);
-id!(
-    /// A module: an executable file, a library, the kernel.
-    ModuleId
-);
-id!(
-    /// A place in code.
-    FrameId
-);
-id!(
-    /// A deduplicated stack.
-    StackId
-);
-id!(
-    /// A process; a process id that was used twice is two processes.
-    ProcessId
-);
-id!(
-    /// A thread; a thread id that was used twice is two threads.
-    ThreadId
-);
-id!(
-    /// A track.
-    TrackId
-);
-id!(
-    /// A place in the source.
-    LocationId
-);
-id!(
-    /// A kind of marker.
-    SchemaId
-);
-id!(
-    /// A lock of a program.
-    LockId
-);
 
 /// The identity of a binary: the linker's build id, up to 20 bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

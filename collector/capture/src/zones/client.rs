@@ -297,7 +297,7 @@ impl Client {
                 Err(why) => {
                     turn.count_ring(READ_BYTES);
                     ring.broken = true;
-                    ring.let_go(now, out);
+                    ring.let_go(&context, out);
                     self.losses.broken += 1;
                     let (pid, number) = (self.subject.place.pid, ring.number);
                     out.notes.push(format!(
@@ -444,7 +444,7 @@ impl Client {
         let mut items = Vec::new();
         counters.take(&mut items);
         if self.values.is_none() {
-            self.values = out.lanes.open(self.number, self.subject.place.pid);
+            self.values = out.lanes.open(self.number, self.subject.place.pid, turn.now);
         }
         let (Some(lane), outgoing) = (&mut self.values, &mut self.outgoing) else { return };
         // Our own items: they parse.
@@ -476,7 +476,8 @@ impl Client {
         }
         let losses = self.losses();
         let writers = self.rings.into_iter().filter_map(ThreadRing::into_lane);
-        writers.chain(self.values).for_each(|lane| lanes.close(lane));
+        let now = Instant::now();
+        writers.chain(self.values).for_each(|lane| lanes.close(lane, now));
         losses
     }
 }

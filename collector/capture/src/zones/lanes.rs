@@ -1,7 +1,7 @@
 //! The lanes that the collector gives to threads, and the chunks they fill.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{Stamp, ZoneChunk, ZoneLogChunk};
@@ -19,23 +19,35 @@ struct Slot {
     owners: u32,
 }
 
+/// For how long a lane that a thread had is nobody's: programs may be read so late, and what lies
+/// in a lane has to lie there in order of time.
+const REST: Duration = Duration::from_secs(12);
+
 /// The numbers of lanes.
 #[derive(Default)]
 pub(super) struct Lanes {
     slots: Vec<Slot>,
-    free: BTreeSet<u16>,
+    /// Those that threads had, the first that ended first.
+    free: VecDeque<FreeLane>,
+}
+
+/// A lane that is nobody's.
+struct FreeLane {
+    number: u16,
+    since: Instant,
 }
 
 impl Lanes {
     /// A lane for a thread; `None` when all numbers are taken.
-    pub(super) fn open(&mut self, client: u32, tid: u32) -> Option<ThreadLane> {
-        let number = match self.free.pop_first() {
-            Some(number) => number,
-            None => {
-                let number = u16::try_from(self.slots.len()).ok()?;
+    pub(super) fn open(&mut self, client: u32, tid: u32, at: Instant) -> Option<ThreadLane> {
+        let has_rested = |free: &FreeLane| at.saturating_duration_since(free.since) >= REST;
+        let next = u16::try_from(self.slots.len());
+        let number = match next {
+            Ok(next) if !self.free.front().is_some_and(has_rested) => {
                 self.slots.push(Slot::default());
-                number
+                next
             }
+            _ => self.free.pop_front()?.number,
         };
         let slot = &mut self.slots[usize::from(number)];
         slot.owners = slot.owners.wrapping_add(1);
@@ -49,10 +61,10 @@ impl Lanes {
     }
 
     /// Takes a lane back, once its last chunk has gone on.
-    pub(super) fn close(&mut self, lane: ThreadLane) {
+    pub(super) fn close(&mut self, lane: ThreadLane, at: Instant) {
         if let Some(slot) = self.slots.get_mut(usize::from(lane.number)) {
             *slot = lane.slot;
-            self.free.insert(lane.number);
+            self.free.push_back(FreeLane { number: lane.number, since: at });
         }
     }
 }
@@ -185,6 +197,27 @@ impl LogLane {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_is_anothers_when_nobody_can_write_before_its_last_thread_ended() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let first = lanes.open(1, 1, start).unwrap();
+        lanes.close(first, start);
+        let other = lanes.open(1, 2, start).unwrap();
+        assert_eq!((other.number, lanes.used()), (1, 1), "it may have written before that");
+        let later = lanes.open(1, 3, start + REST).unwrap();
+        assert_eq!((later.number, later.prefix.owner, lanes.used()), (0, 2, 2));
+    }
+
+    #[test]
+    fn where_all_numbers_are_taken_the_lane_that_was_free_for_longest_is_given() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let open = |lanes: &mut Lanes| lanes.open(1, 1, start);
+        let all: Vec<ThreadLane> = std::iter::from_fn(|| open(&mut lanes)).collect();
+        assert_eq!(all.len(), 1 << 16);
+        all.into_iter().rev().for_each(|lane| lanes.close(lane, start));
+        assert_eq!(open(&mut lanes).map(|lane| lane.number), Some(u16::MAX));
+    }
 
     #[test]
     fn a_name_that_waited_alone_is_from_when_it_was_read() {

@@ -181,7 +181,7 @@ impl ThreadRing {
             account.count(self.reader.newly_missed(), out);
             account.count_full(self.reader.newly_lost());
             if waiting.ended && !has_more {
-                self.let_go(context.now, out);
+                self.let_go(context, out);
                 self.reader.free();
             }
             return Ok(bytes);
@@ -257,7 +257,7 @@ impl ThreadRing {
         out: &mut RingOutput<'_>,
     ) -> bool {
         let Some(owner) = waiting.owner else {
-            self.let_go(context.now, out);
+            self.let_go(context, out);
             return true;
         };
         if self.writer.as_ref().is_some_and(|(known, _)| *known == owner) {
@@ -277,17 +277,17 @@ impl ThreadRing {
             None => return false,
         };
         self.unknown_since = None;
-        self.let_go(context.now, out);
-        let lane = tid.and_then(|tid| out.lanes.open(context.client, tid));
+        self.let_go(context, out);
+        let lane = tid.and_then(|tid| out.lanes.open(context.client, tid, context.at));
         self.writer = Some((owner, lane));
         true
     }
 
     /// The thread has ended: its lane may be another's.
-    pub(super) fn let_go(&mut self, now: Ticks, out: &mut RingOutput<'_>) {
+    pub(super) fn let_go(&mut self, context: &Draining, out: &mut RingOutput<'_>) {
         if let Some((_, Some(mut lane))) = self.writer.take() {
-            lane.flush(now, out.chunks);
-            out.lanes.close(lane);
+            lane.flush(context.now, out.chunks);
+            out.lanes.close(lane, context.at);
         }
     }
 }
