@@ -202,7 +202,7 @@ mod tests {
                     None => {
                         rows.forget(9_999, |number, row| (number + row) % 3 > 0 && *row < 9_999);
                         for (number, row) in model.iter_mut().enumerate() {
-                            if (number as u32 + *row) % 3 == 0 {
+                            if (number as u32 + *row).is_multiple_of(3) {
                                 *row = 9_999;
                             }
                         }
