@@ -429,8 +429,9 @@ impl PseudoTerminal {
             let text = self.text();
             let left = text.rfind("\u{1b}[?1049l")?;
             let cursor = text.rfind("\u{1b}[?25h")?;
-            (text.rfind("\u{1b}[?1049h")? < left && text.rfind("\u{1b}[?25l")? < cursor)
-                .then_some(())
+            // Where it took the screen was looked at long ago, maybe.
+            let is_left = text.rfind("\u{1b}[?1049h") < Some(left);
+            (is_left && text.rfind("\u{1b}[?25l") < Some(cursor)).then_some(())
         })
         .with_context(|| format!("{:?}", self.end()))
     }
