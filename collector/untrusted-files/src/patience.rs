@@ -39,8 +39,8 @@ struct Threads {
 
 static OURS: LazyLock<Patience> = LazyLock::new(|| Patience::new(PATIENCE));
 
-/// Does `work`, as urgently as the calling thread would, on behalf of the user `uid` (of nobody else for `None`), and waits [`PATIENCE`] for
-/// it.
+/// Does `work`, as urgently as the calling thread would, on behalf of the user `uid` (of nobody else
+/// for `None`), and waits [`PATIENCE`] for it.
 ///
 /// # Errors
 ///

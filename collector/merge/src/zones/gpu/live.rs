@@ -291,8 +291,8 @@ impl LiveGpuWork {
         Ok(())
     }
 
-    /// Finds room for what the writer wrote, or counts it as lost: that is told now and then. `context_of` is the program
-    /// whose context it is for.
+    /// Finds room for what the writer wrote, or counts it as lost: that is told now and then.
+    /// `context_of` is the program whose context it is for.
     fn make_room(
         &mut self,
         engine: &mut Engine<'_>,
