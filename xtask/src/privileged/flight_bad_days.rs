@@ -1,6 +1,6 @@
-//! Bad days of a flight recorder: a disk that is full, a recorder that stands still, one that is
-//! killed while it writes. After each it goes on, or the next one does, and the next snapshot is
-//! whole.
+//! Bad days of a flight recorder: a disk that is full, its own or that of who asks, a recorder that
+//! stands still, one that is killed while it writes, and one whose asker is. After each it goes on,
+//! or the next one does, and the next snapshot is whole.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::context::{Context, number, signal, text, until};
+use super::context::{Context, finish, number, signal, text, until};
 use super::failures::Mounted;
 use super::flight::{Flight, checked_whole};
 
@@ -29,6 +29,8 @@ pub(crate) fn bad_days(context: &Context) -> Result<String> {
     let full = full_disk(&flight, &folder)?;
     remount(&folder, "size=512m")?;
     let standstill = standstill(context, &flight, &folder)?;
+    asker_without_room(context, &flight)?;
+    asker_killed(context, &flight)?;
 
     // Killed while it writes: what was written is there, and counts among those that are kept.
     signal(flight.recorder_id(), libc::SIGUSR1);
@@ -41,7 +43,42 @@ pub(crate) fn bad_days(context: &Context) -> Result<String> {
     let kept = files(&folder);
     ensure!(kept.len() <= 3, "more than three are kept, of {left} before: {kept:?}");
     flight.stop()?;
-    Ok(format!("{full}; {standstill}; killed while it wrote, the next one is whole"))
+    Ok(format!(
+        "{full}, and one of who asks; {standstill}; killed while it wrote, or who asked, the next one \
+         is whole"
+    ))
+}
+
+/// Whoever asks has no room for it: they are told, and it counts as failed.
+fn asker_without_room(context: &Context, flight: &Flight<'_>) -> Result<()> {
+    let before = number(&flight.status()?, "failed")?;
+    let disk = Mounted::tmpfs(context.path("small-disk"), "size=200k")?;
+    let small = disk.folder().join("small.syscap");
+    let asked = finish(&mut flight.ask(&["snapshot", "-o", text(&small)?]))?;
+    ensure!(!asked.status.success(), "a disk of 200 KB has room for a snapshot: {}", asked.stderr);
+    ensure!(asked.stderr.contains("space"), "it does not say what is missing: {}", asked.stderr);
+    ensure!(number(&flight.status()?, "failed")? == before + 1, "{}", flight.status()?);
+    Ok(())
+}
+
+/// Whoever asks is killed while it is written: others get theirs, and no file looks complete.
+fn asker_killed(context: &Context, flight: &Flight<'_>) -> Result<()> {
+    let killed = context.path("killed.syscap");
+    for _ in 0..3 {
+        let mut asker = flight.ask(&["snapshot", "-o", text(&killed)?]);
+        let mut asker = asker.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(INTO_SNAPSHOT);
+        asker.kill()?;
+        asker.wait()?;
+    }
+    let next = context.path("after-killed.syscap");
+    until("a snapshot behind those of who was killed", || {
+        let asked = finish(&mut flight.ask(&["snapshot", "-o", text(&next).ok()?])).ok()?;
+        asked.status.success().then_some(())
+    })?;
+    checked_whole(context, &next)?;
+    ensure!(!killed.exists(), "a snapshot is there that nobody waited for");
+    Ok(())
 }
 
 /// A snapshot that finds no room is told of, and the recorder goes on.
