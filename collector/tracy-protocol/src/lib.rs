@@ -32,6 +32,6 @@ pub use catalogue::{
 };
 pub use event::{Event, Job, LockAction, Memory, Message, Switch, ZoneWords};
 pub use handshake::{HELLO, HandshakeError, Host, NOT_AVAILABLE, announcement, greet};
-pub use lz4::MOST_RAW;
+pub use lz4::{MOST_RAW, Packing};
 pub use session::{Counts, Limits, Received, Session};
 pub use version::{Kind, Query, Version};

@@ -5,7 +5,7 @@ use crate::answers::{Asked, QUERY};
 use crate::catalogue::{Catalogue, FrameRow};
 use crate::event::{Event, ZoneWords};
 use crate::handshake::{Beginning, HELLO, HandshakeError, Host, read_hello, welcome};
-use crate::lz4::Packer;
+use crate::lz4::{Packer, Packing};
 use crate::picture::Picture;
 use crate::version::{Kind, Query, Version};
 use crate::viewer::{Moment, OwnRow, Viewer};
@@ -84,6 +84,8 @@ pub struct Session {
     limits: Limits,
     /// The thread that our own messages are of.
     own_thread: u32,
+    /// What frames for the next viewer are to cost.
+    packing: Packing,
     picture: Picture,
     state: State,
     counts: Counts,
@@ -179,6 +181,7 @@ impl Session {
             host,
             limits,
             own_thread,
+            packing: Packing::default(),
             picture: Picture::default(),
             state: State::Nobody,
             counts: Counts::default(),
@@ -189,6 +192,11 @@ impl Session {
     /// What is said of the machine from the next viewer on.
     pub fn describe(&mut self, host: Host) {
         self.host = host;
+    }
+
+    /// What frames are to cost for who connects from now on.
+    pub fn pack_as(&mut self, packing: Packing) {
+        self.packing = packing;
     }
 
     /// Somebody connects; who was there before is gone. The wall clock is seconds since 1970.
@@ -287,7 +295,7 @@ impl Session {
         self.state = State::Watched(Box::new(Watched {
             version,
             viewer,
-            packer: Packer::default(),
+            packer: Packer::new(self.packing),
             output: Output { bytes, sent: 0 },
             input: Vec::new(),
             waiting: VecDeque::new(),

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use syscollect_tracy_protocol::{HELLO, HandshakeError, NOT_AVAILABLE, Received, Session, greet};
+use syscollect_tracy_protocol::{
+    HELLO, HandshakeError, NOT_AVAILABLE, Packing, Received, Session, greet,
+};
 
 /// Connections that have not said who they are; the oldest gives way to a new one.
 const MOST_WAITING: usize = 16;
@@ -183,6 +185,10 @@ impl Server {
             let _ = stream.write(answer);
             return self.refuse(from, &why);
         }
+        session.pack_as(match from.ip().is_loopback() {
+            true => Packing::Stored,
+            false => Packing::Compressed,
+        });
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         session.connect(now.map_or(0, |now| now.as_secs()));
         if let Err(error) = session.receive(&hello) {
