@@ -17,7 +17,7 @@ use crate::process::{TimedOut, on_each_cpu, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
-const CI_SECONDS: u32 = 12;
+const CI_SECONDS: u32 = 9;
 /// Memory that a target may take, MiB: most hold a few kilobytes.
 const MOST_MEMORY: u32 = 1024;
 
