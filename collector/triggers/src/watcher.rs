@@ -24,8 +24,9 @@ use syscollect_model::{
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, KnownProcess};
 
-/// Causes that wait for [`Watcher::fired`] to be called.
-const MOST_FIRINGS: usize = 1024;
+/// Firings of one trigger that wait for [`Watcher::fired`] to be called: whatever fires without end
+/// leaves room to what is rare.
+const MOST_FIRINGS_OF_EACH: u32 = 16;
 
 /// How much younger the records of a chunk that was left out may be than what is decided on when
 /// that is told, seconds: records are on their way for a fraction of that.
@@ -107,6 +108,8 @@ struct WatchedTrigger {
     trigger: Trigger,
     pace: TriggerPace,
     status: TriggerStatus,
+    /// Firings of it that wait.
+    waiting: u32,
 }
 
 struct TimedCauses {
@@ -379,14 +382,15 @@ impl Watcher {
         // Who waits is found in no order, and the first may be the last that a limit allows.
         self.found.sort_by_key(|found| (found.at, found.trigger, found.tid));
         for FoundCause { trigger: index, at, tid, what } in std::mem::take(&mut self.found) {
-            let WatchedTrigger { trigger, pace, status } = &mut self.triggers[index];
+            let WatchedTrigger { trigger, pace, status, waiting } = &mut self.triggers[index];
             status.events += 1;
             match pace.on(at, self.decided) {
                 PaceVerdict::Paused => status.paused += 1,
                 PaceVerdict::Limited => status.limited += 1,
-                PaceVerdict::Fires if self.firings.len() >= MOST_FIRINGS => status.crowded += 1,
+                PaceVerdict::Fires if *waiting >= MOST_FIRINGS_OF_EACH => status.crowded += 1,
                 PaceVerdict::Fires => {
                     status.fired += 1;
+                    *waiting += 1;
                     let after = (trigger.after.as_secs_f64() * ticks_per_second) as u64;
                     self.firings.push(Firing {
                         trigger: trigger.name.clone(),
@@ -406,6 +410,7 @@ impl Watcher {
     /// What fired since this was last called, in order of time.
     pub fn fired(&mut self) -> Vec<Firing> {
         let mut firings = std::mem::take(&mut self.firings);
+        self.triggers.iter_mut().for_each(|trigger| trigger.waiting = 0);
         firings.sort_by_key(|firing| firing.at);
         firings
     }
@@ -466,7 +471,7 @@ impl WatchedTrigger {
             text: trigger.to_string(),
             ..TriggerStatus::default()
         };
-        Self { pace: TriggerPace::new(trigger.limit, 0), trigger, status }
+        Self { pace: TriggerPace::new(trigger.limit, 0), trigger, status, waiting: 0 }
     }
 }
 

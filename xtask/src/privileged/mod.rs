@@ -138,7 +138,7 @@ const TESTS: &[Test] = &[
     test!("flight", flight::flight),
     test!("flight-bad-days", flight_bad_days::bad_days),
     test!("flight-busy", flight_busy::busy),
-    test!("flight-crowded", flight_crowded::crowded),
+    test!("flight-crowded" named, flight_crowded::crowded),
     test!("flight-restarted", flight_zones::restarted),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),

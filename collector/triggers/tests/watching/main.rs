@@ -274,6 +274,18 @@ fn the_main_set_of_frames_is_asked_for_by_what_timelines_call_it() {
 }
 
 #[test]
+fn what_fires_without_end_leaves_room_to_what_is_rare() {
+    let mut recorder = Recorder::new(&["often: waiting > 20ms, pause 0s", "rare: waiting > 795ms"]);
+    let wakings: Vec<_> =
+        (0..50).map(|number| ((100 + number) * MS, waking(90 - number as u32))).collect();
+    recorder.sched(0, &wakings);
+    let fired = recorder.fired(900 * MS);
+    assert_eq!(fired.iter().filter(|(trigger, ..)| trigger == "rare").count(), 1);
+    let often = recorder.watcher.statuses().remove(0);
+    assert_eq!((often.events, often.fired, often.crowded), (50, 16, 34));
+}
+
+#[test]
 fn of_those_that_wait_too_long_at_a_time_the_first_is_the_one_that_a_limit_allows() {
     let mut recorder = Recorder::new(&["waiting > 20ms, limit 1"]);
     let wakings: Vec<_> =
