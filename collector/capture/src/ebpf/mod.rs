@@ -511,8 +511,6 @@ fn load_object_with(
         "sample_stack_lanes",
         "task_lanes",
         "tsc_events",
-        "sched_rows",
-        "sample_rows",
     ] {
         loader.map_max_entries(map, cpus);
     }
