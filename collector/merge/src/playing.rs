@@ -15,6 +15,7 @@ use crate::sources::{KnownSources, Sources};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::decoder::Zones;
 use std::mem::{replace, take};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use syscollect_model::{Lane, Ticks, Time};
 use syscollect_playback::order::MergeStep;
@@ -197,13 +198,8 @@ impl<'a> Playing<'a> {
     /// Plays no more than so many items; whether that was all that nothing can come before.
     pub(crate) fn play_part(&mut self, most: usize) -> Result<bool, Stopped> {
         for _ in 0..most {
-            match self.sources.step() {
-                MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
-                MergeStep::Waiting(source) => match Sources::waiting_lane(source) {
-                    Some(lane) if self.resume(lane) => {}
-                    _ => return Ok(true),
-                },
-                MergeStep::End => return Ok(true),
+            if self.step()?.is_break() {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -212,15 +208,25 @@ impl<'a> Playing<'a> {
     /// Plays until a lane has to be fed, or as far as it can be.
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
-            match self.sources.step() {
-                MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
-                MergeStep::Waiting(source) => match Sources::waiting_lane(source) {
-                    Some(lane) if self.resume(lane) => {}
-                    waiting => return Ok(waiting),
-                },
-                MergeStep::End => return Ok(None),
+            if let ControlFlow::Break(waiting) = self.step()? {
+                return Ok(waiting);
             }
         }
+    }
+
+    /// Plays an item, or goes on in a lane that waited; ends where a lane has to be fed, or where no
+    /// more can be played.
+    #[inline]
+    fn step(&mut self) -> Result<ControlFlow<Option<usize>>, Stopped> {
+        match self.sources.step() {
+            MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
+            MergeStep::Waiting(source) => match Sources::waiting_lane(source) {
+                Some(lane) if self.resume(lane) => {}
+                waiting => return Ok(ControlFlow::Break(waiting)),
+            },
+            MergeStep::End => return Ok(ControlFlow::Break(None)),
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     #[inline]
