@@ -35,7 +35,8 @@ impl From<String> for Outcome {
 pub(crate) struct Report {
     passed: usize,
     skipped: Vec<String>,
-    failed: Vec<String>,
+    /// Name of each that failed, and why.
+    failed: Vec<(String, String)>,
     /// Where each step's result goes as a line of JSON.
     lines: Option<File>,
 }
@@ -70,8 +71,9 @@ impl Report {
                 ("not offered", reason)
             }
             Err(error) => {
-                self.failed.push(name.to_owned());
-                ("FAILED", format!("{error:#}"))
+                let reason = format!("{error:#}");
+                self.failed.push((name.to_owned(), reason.clone()));
+                ("FAILED", reason)
             }
         };
         line(verdict, time, &detail);
@@ -85,16 +87,21 @@ impl Report {
         let _ = writeln!(file, "{line}");
     }
 
-    /// Prints the counts; fails if any step did.
+    /// Prints the counts, and each failure once more: of a long run often the end alone is kept.
+    /// Fails if any step did.
     pub(crate) fn finish(self, what: &str) -> Result<()> {
         let skipped = if self.skipped.is_empty() {
             String::new()
         } else {
             format!(", {} skipped ({})", self.skipped.len(), self.skipped.join(", "))
         };
+        for (name, reason) in &self.failed {
+            println!("{name} FAILED\n    {}", reason.replace('\n', "\n    "));
+        }
         println!("{what}: {} passed, {} failed{skipped}", self.passed, self.failed.len());
         if !self.failed.is_empty() {
-            bail!("{what}: failed: {}", self.failed.join(", "));
+            let names: Vec<_> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
+            bail!("{what}: failed: {}", names.join(", "));
         }
         Ok(())
     }

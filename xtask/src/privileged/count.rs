@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::context::{Context, finish, json_lines, number, text};
 use super::recorded::Recorded;
+use super::uncharged::{STEP_NS, uncharged_ns};
 use crate::report::Outcome;
 
 /// The recorded switches away from each process between the moments at which it read its own
@@ -206,23 +207,6 @@ pub(crate) fn build(context: &Context) -> Result<String> {
         "{compared} processes, worst difference {:.2} %, {bytes:.1} bytes per switch or wakeup",
         worst * 100.0
     ))
-}
-
-/// The steps in which /proc/stat tells times, nanoseconds: USER_HZ is 100.
-const STEP_NS: u64 = 10_000_000;
-
-/// Time that interrupts and the hypervisor took from all CPUs so far, nanoseconds: of each of the
-/// three amounts a step may not be told yet.
-fn uncharged_ns() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let reported = stat
-        .lines()
-        .next()
-        .map(|line| line.split_whitespace().skip(6).take(3).map(str::parse::<u64>));
-    let [interrupts, soft_interrupts, stolen] = reported
-        .and_then(|steps| steps.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok())
-        .context("/proc/stat does not tell what interrupts and the hypervisor took")?;
-    Ok(((interrupts + soft_interrupts + stolen) * STEP_NS) as f64)
 }
 
 /// On-CPU time of a process and its descendants: `wait4` counts those too.

@@ -72,6 +72,7 @@ mod top;
 mod tracefs;
 mod triggers;
 mod two_recorders;
+mod uncharged;
 mod unwinding;
 mod unwinding_eviction;
 mod unwinding_leaves;
