@@ -11,7 +11,8 @@
  *
  * Two caches stand before that, each of one CPU and context: rows by address,
  * ranges of code by address. Both belong to a process as it is mapped now: their
- * keys hold the kernel's own count of changes of its mappings.
+ * keys hold the kernel's own count of changes of its mappings. Nearly all frames
+ * are walked by the first alone (unwind_known_frames).
  *
  * A page of which there are no rows yet is marked as wanted, by a plain store (also
  * where the collector has marked it as one that will be, which is another word);
@@ -55,11 +56,12 @@
 /* Of one CPU and context. */
 #ifdef WALK_SLOTS
 #define CACHES_OF_EACH WALK_SLOTS
-#define KNOWN_ROWS 2048
+#define KNOWN_ROWS_BITS 11
 #else
 #define CACHES_OF_EACH 1
-#define KNOWN_ROWS 4096
+#define KNOWN_ROWS_BITS 12
 #endif
+#define KNOWN_ROWS (1 << KNOWN_ROWS_BITS)
 #define KNOWN_RANGES 256
 /* Words of a stack of which a walk says where they lay; a power of two. */
 #define KNOWN_WALK_WORDS 64
@@ -262,16 +264,22 @@ struct known_row {
 	__u64 space, generation, address, row;
 };
 
+struct known_rows {
+	struct known_row rows[KNOWN_ROWS];
+};
+
 struct known_range {
 	__u64 space, generation, start, end, bias, inode, file;
 };
 
+/* Rows are one value of each CPU (the collector says how many there are), so that a walk looks for
+ * them once, and not at each frame. */
 #define DEFINE_UNWIND_CACHE(context)                             \
 	struct {                                                 \
-		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                \
 		__uint(key_size, 4);                             \
-		__uint(value_size, sizeof(struct known_row));    \
-		__uint(max_entries, KNOWN_ROWS * CACHES_OF_EACH); \
+		__uint(value_size, sizeof(struct known_rows));   \
+		__uint(max_entries, CACHES_OF_EACH);             \
 	} context##_rows SEC(".maps");                           \
 	struct {                                                 \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
@@ -288,12 +296,33 @@ DEFINE_UNWIND_CACHE(probe)
 		__u32 at = (place) + (context) % WALK_SLOTS * places; \
 		bpf_map_lookup_elem(&probe_##cache, &at);             \
 	})
+
+static __always_inline struct known_rows *known_rows_of(__u32 context)
+{
+	__u32 index = bpf_get_smp_processor_id() * WALK_SLOTS + context % WALK_SLOTS;
+
+	return bpf_map_lookup_elem(&probe_rows, &index);
+}
+
+/* No walk of a hit is remembered. */
+#define KEEPS_WORDS(context) false
 #else
 DEFINE_UNWIND_CACHE(sched)
 DEFINE_UNWIND_CACHE(sample)
 #define OF_CONTEXT(context, cache, place, places)                                          \
 	((context) == CONTEXT_SAMPLE ? bpf_map_lookup_elem(&sample_##cache, &(place)) :    \
 				       bpf_map_lookup_elem(&sched_##cache, &(place)))
+
+static __always_inline struct known_rows *known_rows_of(__u32 context)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return context == CONTEXT_SAMPLE ? bpf_map_lookup_elem(&sample_rows, &cpu) :
+					   bpf_map_lookup_elem(&sched_rows, &cpu);
+}
+
+/* Whose walks are remembered: known_walk.h. Samples come anywhere. */
+#define KEEPS_WORDS(context) ((context) == CONTEXT_SCHED)
 #endif
 
 static __always_inline __u64 mix(__u64 hash, __u64 word)
@@ -418,6 +447,17 @@ static __always_inline int row_of_offset(struct unwind *u)
 	return 1;
 }
 
+/* Where an address's row is kept. */
+static __always_inline struct known_row *known_row_at(struct known_rows *rows, __u64 space,
+						      __u64 address)
+{
+	__u64 slot = (space ^ address) * HASH_MULTIPLIER >> (64 - KNOWN_ROWS_BITS);
+
+	barrier_var(slot);
+	slot &= KNOWN_ROWS - 1;
+	return &rows->rows[slot];
+}
+
 /* Finds the row of the address: 0, UNWIND_NO_CODE, or STACK_NO_TABLE_YET. Code without a row has
  * one of CFA_NONE. */
 __noinline int unwind_find_row(SCRATCH)
@@ -425,11 +465,12 @@ __noinline int unwind_find_row(SCRATCH)
 	TAKE_SCRATCH(UNWIND_NO_CODE);
 	struct unwind *u = &s->unwind;
 	__u32 context = u->context;
-	__u32 slot = (mix(u->space, u->address) >> 32) & (KNOWN_ROWS - 1);
-	struct known_row *known = OF_CONTEXT(context, rows, slot, KNOWN_ROWS);
+	struct known_rows *rows = known_rows_of(context);
 
-	if (!known)
+	if (!rows)
 		return UNWIND_NO_CODE;
+	struct known_row *known = known_row_at(rows, u->space, u->address);
+
 	if (known->address == u->address && known->space == u->space &&
 	    known->generation == u->generation) {
 		u->row = known->row;
@@ -497,17 +538,44 @@ static __always_inline void look_elsewhere(struct unwind *u)
 	u->last = ~0ULL;
 }
 
-/* The word at `address` was read. */
-static __always_inline void keep_word(struct unwind *u, __u64 address)
+/* The word at `address` was read, and the walk depends on it. */
+static __always_inline void keep_word(struct unwind *u, __u64 address, __u64 word)
 {
+	if (!KEEPS_WORDS(u->context))
+		return;
 	__u64 place = (address - u->first_sp) >> 3, words = u->words;
 
 	u->last = place > u->last ? place : u->last;
-	u->words_hash = mix(u->words_hash, u->word);
+	u->words_hash = mix(u->words_hash, word);
 	u->words = words + 1;
 	words &= KNOWN_WALK_WORDS - 1;
 	barrier_var(words);
 	u->places[words] = place;
+}
+
+/* The word of the window at this offset, which has been compared with what it shows. */
+static __always_inline __u64 window_word(const struct scratch *s, __u64 offset)
+{
+	offset >>= 3;
+	offset &= STACK_MEMORY_PART_BYTES / 8 - 1;
+	barrier_var(offset);
+	return s->window[offset];
+}
+
+/* Reads the window that shows this word and what is above it, up to the page's end. Who needs a
+ * second one has a large stack, of which it shows more: a call costs as much as a KiB. */
+static __always_inline bool read_window_at(struct scratch *s, __u64 address)
+{
+	__u64 page = address & ~4095ULL, start = address - USER_WINDOW_BELOW, bytes, most;
+
+	if (start < page)
+		start = page;
+	bytes = page + 4096 - start;
+	most = s->window_bytes ? STACK_MEMORY_PART_BYTES : USER_WINDOW_BYTES;
+	if (read_window_of(s, start, bytes < most ? bytes : most, STACK_MEMORY_PART_BYTES))
+		return true;
+	s->window_bytes = 0;
+	return false;
 }
 
 /* Reads a word of the user's memory, by way of the window, into `word`. */
@@ -517,23 +585,17 @@ static __always_inline bool read_word(struct scratch *s, __u64 address)
 
 	if (address & 7)
 		return false;
-	if (offset + 8 > s->window_bytes || offset > USER_WINDOW_BYTES - 8) {
-		__u64 page = address & ~4095ULL, start = address - USER_WINDOW_BELOW;
-
-		if (start < page)
-			start = page;
-		if (!read_window(s, start)) {
-			s->window_bytes = 0;
+	if (offset >= s->window_bytes) {
+		if (!read_window_at(s, address)) {
 			look_elsewhere(&s->unwind);
 			return false;
 		}
-		offset = address - start;
+		offset = address - s->window_start;
 	}
-	offset >>= 3;
-	offset &= USER_WINDOW_BYTES / 8 - 1;
-	barrier_var(offset);
-	s->unwind.word = s->window[offset];
-	keep_word(&s->unwind, address);
+	__u64 word = window_word(s, offset);
+
+	s->unwind.word = word;
+	keep_word(&s->unwind, address, word);
 	return true;
 }
 
@@ -749,13 +811,15 @@ __noinline int unwind_step(SCRATCH)
 	return UNWIND_GOES_ON;
 }
 
+#include "known_frames.h"
+
 /* Walks from the frame in the scratch: into frames, hash and ending. How many frames there are. */
 __noinline int unwind_walk(SCRATCH)
 {
 	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
-	__u64 before = u->hash;
-	__u32 count = 1;
+	/* By way of the scratch: see frames_found. */
+	volatile __u64 *count = &s->count;
 
 	s->window_bytes = 0;
 	s->python.file = 0;
@@ -769,32 +833,35 @@ __noinline int unwind_walk(SCRATCH)
 	s->jvm.link_shift = 0;
 	s->jvm.link_base = 0;
 	s->frames[0] = u->ip;
-	u->hash = mix(before, u->ip);
+	*count = 1;
 	u->ending = STACK_TOO_DEEP;
-	for (int i = 1; i < MAX_FRAMES; i++) {
+	/* Each turn is a frame at least, which is part of the hash once it is known to be code. */
+	for (int turn = 1; turn < MAX_FRAMES; turn++) {
+		__u64 frames = *count;
+
+		if (frames >= MAX_FRAMES)
+			break;
 		int ending = unwind_step(GIVE_SCRATCH(s));
 
 		if (ending) {
 			/* An address that is no code is not shown, but the program's own is: there was code,
 			 * before the thread ended or began to run another program. */
-			if (ending == UNWIND_NO_CODE) {
-				ending = i > 1 ? STACK_NO_UNWIND_INFORMATION : STACK_MEMORY_GONE;
-				if (i > 1) {
-					count--;
-					u->hash = before;
-				}
+			if (ending == UNWIND_NO_CODE && frames > 1) {
+				*count = frames - 1;
+				u->ending = STACK_NO_UNWIND_INFORMATION;
+				u->hash = mix(u->hash, u->ending);
+				return 0;
 			}
-			u->ending = ending;
+			u->ending = ending == UNWIND_NO_CODE ? STACK_MEMORY_GONE : ending;
 			break;
 		}
-		before = u->hash;
+		u->hash = mix(u->hash, s->frames[frames - 1 & MAX_FRAMES]);
 		/* Readers look a byte before it. */
-		s->frames[i] = u->ip + standing(u);
-		u->hash = mix(before, u->ip);
-		count++;
+		s->frames[frames] = u->ip + standing(u);
+		*count = frames + 1;
+		unwind_known_frames(GIVE_SCRATCH(s));
 	}
-	u->hash = mix(u->hash, u->ending);
-	*(volatile __u64 *)&s->count = count;
+	u->hash = mix(mix(u->hash, s->frames[*count - 1 & MAX_FRAMES]), u->ending);
 	return 0;
 }
 

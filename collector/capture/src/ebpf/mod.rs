@@ -511,6 +511,8 @@ fn load_object_with(
         "sample_stack_lanes",
         "task_lanes",
         "tsc_events",
+        "sched_rows",
+        "sample_rows",
     ] {
         loader.map_max_entries(map, cpus);
     }

@@ -30,6 +30,9 @@ const KNOWN_STACKS: [(&str, usize); 2] = [("probe_stacks", 8), ("probe_codes", 8
 /// Bytes of the ring buffer of announcements, as bpf/include/probe.h has it.
 const ANNOUNCEMENT_BYTES: usize = 256 << 10;
 
+/// Hits of one CPU that may walk at once: `WALK_SLOTS` of bpf/src/probe_stacks.bpf.c.
+const WALKS_AT_ONCE: u32 = 4;
+
 /// What the programs are loaded with.
 pub(super) struct Settings {
     /// Stamps are TSC.
@@ -100,6 +103,7 @@ impl LoadedObject {
                 ("probe_rings", cpus),
                 ("probe_programs", programs),
                 ("hit_shares", hit_shares::elements(cpus)),
+                ("probe_rows", cpus * WALKS_AT_ONCE),
             ],
             ring_bytes: settings.ring_bytes,
         };
