@@ -7,6 +7,7 @@
 use crate::catalogue::{EndedRow, LocationId, LockId, PlotId, SetId, StackId};
 use crate::event::{Event, LockAction, Switch, ZoneWords};
 use crate::viewer::{LockStep, LockStepKind, Moment, SwitchStep, Viewer};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The viewer counts in 8 bits how deep zones nest.
@@ -56,9 +57,9 @@ pub(crate) struct Picture {
     pub(crate) time: i64,
     cpus: Vec<u32>,
     /// Where a thread runs.
-    runs: BTreeMap<u32, u8>,
+    runs: FxHashMap<u32, u8>,
     /// Threads that were woken since they left their CPU.
-    woken: BTreeSet<u32>,
+    woken: FxHashSet<u32>,
     zones: BTreeMap<u32, OpenZones>,
     zones_begun: u64,
     locks: BTreeMap<LockId, LockState>,
@@ -284,8 +285,10 @@ impl Picture {
                 viewer.cut();
             }
         }
-        for thread in after.woken.difference(&self.woken) {
-            viewer.wakeup(0, *thread, at);
+        let mut woken: Vec<u32> = after.woken.difference(&self.woken).copied().collect();
+        woken.sort_unstable();
+        for thread in woken {
+            viewer.wakeup(0, thread, at);
             viewer.cut();
         }
     }

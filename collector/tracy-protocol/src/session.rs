@@ -35,7 +35,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { waiting: 32 << 20, output: 1 << 20, input: 128 << 10, naming: 8 << 10 }
+        Self { waiting: 32 << 20, output: 4 << 20, input: 128 << 10, naming: 8 << 10 }
     }
 }
 
@@ -317,6 +317,9 @@ impl Session {
         self.newest = self.newest.max(time);
         match &mut self.state {
             State::Watched(watched) if watched.ending == Ending::Not => {
+                if watched.waiting.is_empty() && watched.has_room(self.limits.output) {
+                    return self.write(time, &event);
+                }
                 watched.waiting_bytes += event.bytes();
                 watched.waiting.push_back((time, event));
                 if watched.waiting_bytes > self.limits.waiting {
@@ -401,37 +404,43 @@ impl Session {
         self.answer();
         loop {
             let State::Watched(watched) = &mut self.state else { return };
-            watched.pack_if_full(self.limits.output);
-            if watched.output.rest().len() >= self.limits.output {
+            if !watched.has_room(self.limits.output) {
                 return;
             }
             let Some((time, event)) = watched.waiting.pop_front() else { break };
             watched.waiting_bytes -= event.bytes();
-            if time - watched.zero >= LONGEST {
-                watched.ending = Ending::Asked;
-                watched.waiting.clear();
-                break;
-            }
-            if watched.missing.is_some() {
-                self.tell_missing();
-            }
-            let State::Watched(watched) = &mut self.state else { return };
-            // What came very late may be of before all that the viewer knows.
-            let first = watched.zero + 1;
-            watched.moved += u64::from(time < first);
-            let at = Moment { time: time.max(first), catalogue: &self.catalogue };
-            self.picture.apply(&event, at, Some(&mut watched.viewer));
-            if let Event::Ended(row) = event {
-                self.catalogue.forget(row);
-            }
-            watched.viewer.cut();
-            self.counts.told += 1;
+            self.write(time, &event);
         }
         self.tell_moved();
         self.end();
         if let State::Watched(watched) = &mut self.state {
             watched.pack();
         }
+    }
+
+    /// Tells the viewer, which has heard all that was before.
+    fn write(&mut self, time: i64, event: &Event) {
+        let State::Watched(watched) = &mut self.state else { return };
+        if time - watched.zero >= LONGEST {
+            watched.ending = Ending::Asked;
+            watched.waiting.clear();
+            watched.waiting_bytes = 0;
+            return;
+        }
+        if watched.missing.is_some() {
+            self.tell_missing();
+        }
+        let State::Watched(watched) = &mut self.state else { return };
+        // What came very late may be of before all that the viewer knows.
+        let first = watched.zero + 1;
+        watched.moved += u64::from(time < first);
+        let at = Moment { time: time.max(first), catalogue: &self.catalogue };
+        self.picture.apply(event, at, Some(&mut watched.viewer));
+        if let Event::Ended(row) = event {
+            self.catalogue.forget(*row);
+        }
+        watched.viewer.cut();
+        self.counts.told += 1;
     }
 
     /// All was told: says so, once, if that is to be the end.
@@ -454,8 +463,7 @@ impl Session {
         let mut answered = 0;
         loop {
             let State::Watched(watched) = &mut self.state else { return };
-            watched.pack_if_full(self.limits.output);
-            let has_room = watched.output.rest().len() < self.limits.output;
+            let has_room = watched.has_room(self.limits.output);
             let next = watched.input.get(answered..).and_then(|rest| rest.first_chunk::<QUERY>());
             let (true, Some(bytes)) = (has_room, next) else {
                 watched.input.drain(..answered);
@@ -568,12 +576,14 @@ impl Session {
 }
 
 impl Watched {
-    /// Packs what was written, if that is enough for a frame or all that is to wait.
-    fn pack_if_full(&mut self, most: usize) {
+    /// Whether more may be written. What was is packed, if that is enough for a frame or all that is
+    /// to wait.
+    fn has_room(&mut self, most: usize) -> bool {
         let waits = self.output.rest().len() + self.viewer.writer.bytes().len();
         if self.viewer.is_full() || waits >= most {
             self.pack();
         }
+        self.output.rest().len() < most
     }
 
     fn pack(&mut self) {

@@ -62,6 +62,9 @@ pub(crate) enum Family {
     Gpu,
 }
 
+/// The longest message with its number, texts apart: a source location.
+const MOST_FIELDS: usize = 32;
+
 /// Writes messages of one connection.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -87,10 +90,13 @@ impl Writer {
     }
 
     /// A message; its fields follow.
+    #[inline]
     pub(crate) fn begin(&mut self, kind: Kind) -> Message<'_> {
-        let end = self.bytes.len() + 1 + self.version.length(kind);
-        self.bytes.push(self.version.code(kind));
-        Message { bytes: &mut self.bytes, end }
+        let start = self.bytes.len();
+        // Of a length that is known room is made without a call.
+        self.bytes.extend_from_slice(&[0; MOST_FIELDS]);
+        self.bytes.truncate(start + 1 + self.version.length(kind));
+        Message { fields: &mut self.bytes[start..], length: 0 }.u8(self.version.code(kind))
     }
 
     /// A message without fields.
@@ -168,8 +174,14 @@ impl Writer {
     /// Addresses of a call stack, for what comes next.
     pub(crate) fn callstack(&mut self, addresses: impl ExactSizeIterator<Item = u64>) {
         self.begin(Kind::CallstackPayload).u64(0);
-        self.bytes.extend_from_slice(&((addresses.len() * 8) as u16).to_le_bytes());
-        addresses.for_each(|address| self.bytes.extend_from_slice(&address.to_le_bytes()));
+        let length = addresses.len() * size_of::<u64>();
+        self.bytes.extend_from_slice(&(length as u16).to_le_bytes());
+        let start = self.bytes.len();
+        self.bytes.resize(start + length, 0);
+        let words = self.bytes[start..].chunks_exact_mut(size_of::<u64>());
+        words.zip(addresses).for_each(|(word, address)| {
+            word.copy_from_slice(&address.to_le_bytes());
+        });
     }
 
     fn blob(&mut self, kind: Kind, asked: u64, bytes: &[u8]) {
@@ -199,15 +211,15 @@ fn form(difference: i64) -> Form {
 /// A message of which fields are missing.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
-    bytes: &'a mut Vec<u8>,
-    end: usize,
+    fields: &'a mut [u8],
+    length: usize,
 }
 
 macro_rules! field {
     ($($name:ident)*) => {
-        $(pub(crate) fn $name(self, value: $name) -> Self {
-            self.bytes.extend_from_slice(&value.to_le_bytes());
-            self
+        $(#[inline]
+        pub(crate) fn $name(self, value: $name) -> Self {
+            self.append(&value.to_le_bytes())
         })*
     };
 }
@@ -217,7 +229,14 @@ impl Message<'_> {
 
     /// So many of its low bytes.
     pub(crate) fn low_bytes(self, value: u64, count: usize) -> Self {
-        self.bytes.extend(value.to_le_bytes().into_iter().take(count));
+        self.append(&value.to_le_bytes()[..count])
+    }
+
+    #[inline]
+    fn append(mut self, bytes: &[u8]) -> Self {
+        let end = self.length + bytes.len();
+        self.fields[self.length..end].copy_from_slice(bytes);
+        self.length = end;
         self
     }
 }
@@ -225,7 +244,7 @@ impl Message<'_> {
 impl Drop for Message<'_> {
     fn drop(&mut self) {
         // The table and who writes agree: a test writes each message once.
-        debug_assert_eq!(self.bytes.len(), self.end, "a message has another length");
+        debug_assert_eq!(self.length, self.fields.len(), "a message has another length");
     }
 }
 
