@@ -6,6 +6,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder,
 };
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment};
 
 type Bytes = Arc<[u8]>;
@@ -21,6 +22,8 @@ pub struct OracleFile {
     header: Option<Section>,
     /// Of each loaded segment where it begins in the file, and its address.
     segments: Vec<(u64, u64)>,
+    /// What its unwind information describes, by address; it may overlap.
+    described: Vec<std::ops::Range<u64>>,
 }
 
 impl OracleFile {
@@ -32,20 +35,35 @@ impl OracleFile {
         let mut segments: Vec<_> =
             object.segments().map(|segment| (segment.file_range().0, segment.address())).collect();
         segments.sort_unstable();
+        let frames = frames.as_ref().and_then(contents);
         Some(Self {
+            described: frames.as_ref().map(described).unwrap_or_default(),
             text: text.as_ref().map(addresses),
             got: got.as_ref().map(addresses),
-            frames: frames.as_ref().and_then(contents),
+            frames,
             header: header.as_ref().and_then(contents),
             segments,
         })
     }
 
-    /// How much further up it lies than it says, where its byte `offset` is mapped at `address`.
-    fn bias(&self, address: u64, offset: u64) -> Option<u64> {
+    /// Whether there is unwind information for the code at this byte of the file. Where there is
+    /// none, framehop guesses by the instructions around it.
+    pub fn describes(&self, offset: u64) -> bool {
+        let Some(address) = self.meant(offset) else { return false };
+        let after = self.described.partition_point(|code| code.start <= address);
+        self.described[..after].last().is_some_and(|code| code.contains(&address))
+    }
+
+    /// The address that it gives to its byte `offset`.
+    fn meant(&self, offset: u64) -> Option<u64> {
         let before = self.segments.iter().rev().find(|(begin, _)| begin & !0xfff <= offset);
         let (begin, meant) = before?;
-        Some(address.wrapping_sub(meant.wrapping_sub(*begin).wrapping_add(offset)))
+        Some(meant.wrapping_sub(*begin).wrapping_add(offset))
+    }
+
+    /// How much further up it lies than it says, where its byte `offset` is mapped at `address`.
+    fn bias(&self, address: u64, offset: u64) -> Option<u64> {
+        Some(address.wrapping_sub(self.meant(offset)?))
     }
 
     /// The file, mapped so that its byte `offset` lies at `address`; `code` is what it has there.
@@ -137,6 +155,21 @@ impl OracleWalk {
             Err(_) => OracleStep::Unknown,
         }
     }
+}
+
+/// The code that entries of `.eh_frame` are of, in the order of its addresses.
+fn described((place, bytes): &Section) -> Vec<std::ops::Range<u64>> {
+    let section = EhFrame::new(bytes, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(place.start);
+    let (mut entries, mut described) = (section.entries(&bases), Vec::new());
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        if let Ok(fde) = partial.parse(EhFrame::cie_from_offset) {
+            described.push(fde.initial_address()..fde.end_address());
+        }
+    }
+    described.sort_unstable_by_key(|code| code.start);
+    described
 }
 
 fn addresses<'a>(section: &impl ObjectSection<'a>) -> std::ops::Range<u64> {

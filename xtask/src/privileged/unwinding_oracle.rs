@@ -207,7 +207,7 @@ impl Oracle<'_> {
             // What is interrupted by a signal is no caller, which framehop takes it for.
             let is_guessed =
                 [cfa_rule::NONE, cfa_rule::INEXPRESSIBLE, cfa_rule::SIGNAL].contains(&rule);
-            if is_guessed || rule >= cfa_rule::REGISTER {
+            if is_guessed || rule >= cfa_rule::REGISTER || !module.oracle.describes(offset) {
                 return Verdict::Unknown;
             }
             let page = address / CODE_BYTES * CODE_BYTES;
