@@ -29,7 +29,10 @@ pub struct Limits {
     pub output: usize,
     /// Bytes that it sent and that were not answered.
     pub input: usize,
-    /// Places in code whose names are looked for.
+    /// Places in code whose names are looked for. A viewer asks nothing more while so many of its
+    /// questions are open, 8,192 of them, names of threads among them; so from fifteen parts of
+    /// sixteen on who waits longest is answered without a name, one each time that the session is
+    /// [pumped](Session::pump).
     pub naming: usize,
 }
 
@@ -149,6 +152,8 @@ struct Watched {
     ending: Ending,
     /// Places in code of which names are looked for.
     naming: FxHashSet<u64>,
+    /// The same in the order in which it asked, and some that were answered.
+    naming_order: VecDeque<u64>,
     to_name: Vec<u64>,
 }
 
@@ -307,6 +312,7 @@ impl Session {
             zero,
             ending: Ending::Not,
             naming: FxHashSet::default(),
+            naming_order: VecDeque::new(),
             to_name: Vec::new(),
         }));
         self.tell_missing();
@@ -401,6 +407,7 @@ impl Session {
 
     /// Answers what was asked and tells what waits, as far as there is room for it.
     pub fn pump(&mut self) {
+        self.leave_room_for_questions();
         self.answer();
         loop {
             let State::Watched(watched) = &mut self.state else { return };
@@ -517,6 +524,7 @@ impl Session {
             return false;
         }
         if watched.naming.insert(address) {
+            watched.naming_order.push_back(address);
             watched.to_name.push(address);
             return true;
         }
@@ -538,6 +546,11 @@ impl Session {
             self.catalogue.frame(address, row);
         }
         self.catalogue.is_named(address);
+        self.tell_frame(address);
+    }
+
+    /// Answers what waited for a name with what is known.
+    fn tell_frame(&mut self, address: u64) {
         let State::Watched(watched) = &mut self.state else { return };
         if watched.naming.remove(&address)
             && let Some(row) = self.catalogue.frames.get(&address)
@@ -545,6 +558,20 @@ impl Session {
             watched.viewer.answer_frame(address, row);
             watched.viewer.cut();
             self.counts.answered += 1;
+        }
+    }
+
+    /// Where nearly all that the viewer may ask waits for names, one is told without.
+    fn leave_room_for_questions(&mut self) {
+        let State::Watched(watched) = &mut self.state else { return };
+        let Watched { naming, naming_order, .. } = &mut **watched;
+        while naming_order.front().is_some_and(|address| !naming.contains(address)) {
+            naming_order.pop_front();
+        }
+        if naming.len() >= self.limits.naming - self.limits.naming / 16
+            && let Some(longest) = naming_order.pop_front()
+        {
+            self.tell_frame(longest);
         }
     }
 

@@ -1,12 +1,13 @@
 //! Functions whose names are found when a viewer asks.
 
-use crate::connection::{connect, end, exchange};
+use crate::connection::{NOW, connect, end, exchange};
 use crate::expected::Both;
 use syscollect_exporters::{CodeToName, TracyLive};
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording as _;
-use syscollect_tests::tracy_viewer::StrictViewer;
+use syscollect_tests::tracy_viewer::{HELLO, StrictViewer};
 use syscollect_tests::{golden, reference_capture};
+use syscollect_tracy_protocol::{FrameRow, Host, Limits, Session};
 
 /// As who looks for names would tell of them.
 fn found(code: CodeToName) -> SymbolTable {
@@ -53,4 +54,32 @@ fn names_come_when_they_are_found_and_the_stream_waits_for_none() {
     assert_eq!(named, count);
     assert!(count > 0);
     end(&mut live, &mut viewer);
+}
+
+#[test]
+fn what_waits_for_names_leaves_a_viewer_room_for_other_questions() {
+    const CALLSTACK_FRAME: u8 = 10;
+    let limits = Limits { naming: 16, ..Limits::default() };
+    let mut session = Session::with_limits(Host::default(), 1, limits);
+    for address in 0..16 {
+        let row = FrameRow { image: "code".into(), lines: Vec::new() };
+        session.catalogue.frame(address, row);
+        session.catalogue.may_be_named(address);
+    }
+    session.connect(NOW);
+    session.receive(&HELLO).unwrap();
+    for address in 0..16u64 {
+        let query = [&[CALLSTACK_FRAME][..], &address.to_le_bytes(), &[0; 4]].concat();
+        session.receive(&query).unwrap();
+    }
+    // Of what nearly fills the room one is answered each time, until there is some.
+    for expected in [0, 1, 2, 2, 2] {
+        session.pump();
+        assert_eq!(session.counts().answered, expected);
+    }
+    assert_eq!(session.take_to_name().len(), 16, "for a later viewer all are looked for");
+    session.named(0, None);
+    assert_eq!(session.counts().answered, 2, "it was answered");
+    session.named(2, None);
+    assert_eq!(session.counts().answered, 3);
 }

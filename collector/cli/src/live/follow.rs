@@ -30,7 +30,12 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 /// How long names are looked for then.
 const LONGEST_NAMING: Duration = Duration::from_secs(1);
 /// Places whose names are looked for at a time: the first names should come soon.
-const MOST_NAMED: usize = 500;
+const FIRST_LOT: usize = 500;
+/// The same where that takes long: most of it goes to the reading of the files that they are in,
+/// which is once for each lot.
+const LARGEST_LOT: usize = 8_000;
+/// From here on it takes long.
+const LONG_NAMING: Duration = Duration::from_millis(200);
 
 /// The thread that tells viewers.
 pub(super) struct Follower {
@@ -117,10 +122,11 @@ fn follow(
     RecordedLive { watched, ask_stacks_anew }: &RecordedLive,
     mut server: Server,
     mut announcer: Option<Announcer>,
-    mut names: LiveNames,
+    names: LiveNames,
     is_over: &AtomicBool,
 ) {
     let live = SharedLive::default();
+    let mut names = NamesInLots { names, size: FIRST_LOT, asked_at: Instant::now() };
     {
         let mut live = live.borrow_mut();
         live.find_names();
@@ -160,7 +166,7 @@ fn follow(
             }
             let mut live = shared.borrow_mut();
             server.step(live.session(), is_complete);
-            find_names(&mut live, &mut names);
+            names.find(&mut live);
             if let Some(announcer) = &mut announcer {
                 announcer.step(server.has_viewer());
             }
@@ -177,36 +183,51 @@ fn follow(
     while server.has_viewer() && begun.elapsed() < LONGEST_END {
         server.step(live.session(), true);
         match begun.elapsed() < LONGEST_NAMING {
-            true => find_names(&mut live, &mut names),
+            true => names.find(&mut live),
             false => live.give_up_names(),
         }
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Tells names that were found, and has those looked for that the viewer asked for since.
-fn find_names(live: &mut TracyLive, names: &mut LiveNames) {
-    let was_busy = names.is_busy();
-    if let Some(tables) = names.take() {
-        live.add_names(&tables);
-    }
-    if names.is_busy() {
-        return;
-    }
-    if was_busy {
-        // Whoever looked is gone, or has told all by now.
-        live.add_names(&[]);
-    }
-    let wanted = live.take_to_name(MOST_NAMED);
-    let places = wanted.into_iter().map(|code| {
-        let CodeToName { path, build_id, is_kernel, offsets } = code;
-        UnnamedAddresses { path, build_id, is_kernel, offsets }
-    });
-    let places: Vec<UnnamedAddresses> = places.collect();
-    if !places.is_empty() {
-        names.ask(places);
-    }
-    if !names.is_busy() {
-        live.add_names(&[]);
+/// Names of places that the viewer asked for, one lot after the other.
+struct NamesInLots {
+    names: LiveNames,
+    /// How many places the next has at most.
+    size: usize,
+    asked_at: Instant,
+}
+
+impl NamesInLots {
+    /// Tells names that were found, and has those looked for that the viewer asked for since.
+    fn find(&mut self, live: &mut TracyLive) {
+        let was_busy = self.names.is_busy();
+        if let Some(tables) = self.names.take() {
+            live.add_names(&tables);
+        }
+        if self.names.is_busy() {
+            return;
+        }
+        if was_busy {
+            // Whoever looked is gone, or has told all by now.
+            live.add_names(&[]);
+            self.size = match self.asked_at.elapsed() >= LONG_NAMING {
+                true => (self.size * 2).min(LARGEST_LOT),
+                false => FIRST_LOT,
+            };
+        }
+        let wanted = live.take_to_name(self.size);
+        let places = wanted.into_iter().map(|code| {
+            let CodeToName { path, build_id, is_kernel, offsets } = code;
+            UnnamedAddresses { path, build_id, is_kernel, offsets }
+        });
+        let places: Vec<UnnamedAddresses> = places.collect();
+        if !places.is_empty() {
+            self.asked_at = Instant::now();
+            self.names.ask(places);
+        }
+        if !self.names.is_busy() {
+            live.add_names(&[]);
+        }
     }
 }

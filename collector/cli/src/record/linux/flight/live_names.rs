@@ -1,10 +1,10 @@
-//! Names of functions while a recording goes on: found on a thread of their own, behind everything
-//! else.
+//! Names of functions while a recording goes on: found on a thread of their own. It has the
+//! priority of any program, since somebody waits for what it finds: behind all others it found
+//! nothing in minutes on a machine that compiled.
 
 use super::taking::Snapshots;
 use crate::confine;
 use crate::convert::naming_options;
-use crate::record::backend::series::go_behind;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -31,7 +31,6 @@ impl LiveNames {
         let thread = std::thread::Builder::new().name("names".into()).spawn(move || {
             // It shares threads that open files with the recorder, which goes first.
             confine::to_naming_a_part();
-            go_behind();
             let mut kernel = Symbolizer::with_options(PinnedFiles::default(), options());
             for places in asked {
                 let tables = name(places, &mut kernel, &snapshots);
