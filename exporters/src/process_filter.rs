@@ -44,7 +44,8 @@ pub(crate) fn concerning<'a>(
         | Event::SliceUpdate(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _)
-        | Event::Message(track, _) => wanted.track(*track),
+        | Event::Message(track, _)
+        | Event::FrameImage(track, _) => wanted.track(*track),
         Event::GpuJob(track, job) => {
             job.thread.map_or_else(|| wanted.track(*track), |id| wanted.thread(id))
         }

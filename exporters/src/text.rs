@@ -88,6 +88,14 @@ impl<W: Write> TextExporter<W> {
                     message_text(message, tables)
                 )
             }
+            Event::FrameImage(track, ref image) => {
+                let flipped = if image.is_flipped { " flipped" } else { "" };
+                format!(
+                    "{} *{flipped} {}",
+                    track_name(track, tables),
+                    slice_text(&image.mark, tables)
+                )
+            }
             _ => String::new(),
         }
     }
@@ -119,7 +127,8 @@ impl<W: Write> Exporter for TextExporter<W> {
             | Event::SliceUpdate(..)
             | Event::SliceEnd(..)
             | Event::Instant(..)
-            | Event::Message(..) => self.slice(event, tables),
+            | Event::Message(..)
+            | Event::FrameImage(..) => self.slice(event, tables),
             other => describe(time, other, tables),
         };
         let nanoseconds = time.0.saturating_sub(origin.0);
@@ -183,7 +192,8 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         | Event::SliceUpdate(..)
         | Event::SliceEnd(..)
         | Event::Instant(..)
-        | Event::Message(..) => String::new(),
+        | Event::Message(..)
+        | Event::FrameImage(..) => String::new(),
         Event::GpuJob(track, job) => {
             format!("{} {}", track_name(*track, tables), job_text(job, time, tables))
         }

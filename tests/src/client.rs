@@ -9,8 +9,8 @@ use syscollect_zone_protocol::log::{
     ENTRY_HEADER_BYTES, EntryKind, EntryWords, GpuContext, SchemaField,
 };
 use syscollect_zone_protocol::{
-    Attribute, Event, FieldFormat, GpuApi, GpuEvent, Item, ItemKind, StackEnding, TextRole, Value,
-    ValueType,
+    Attribute, Event, FieldFormat, GpuApi, GpuEvent, ITEM_BLOCKS, ImageBlocks, Item, ItemKind,
+    StackEnding, TextRole, Value, ValueType,
 };
 
 /// An instrumented program. Its definitions are written when it is
@@ -281,6 +281,12 @@ pub fn stack(addresses: &[u64]) -> Vec<u64> {
 /// A stack whose walk ended so.
 pub fn ended_stack(addresses: &[u64], ending: StackEnding) -> Vec<u64> {
     words(Attribute::stacks(addresses, ending))
+}
+
+/// Blocks of an image, the first of which has this place in it.
+pub fn image_blocks(image: u16, first: u32, blocks: &[u64]) -> Vec<u64> {
+    let pieces = blocks.chunks(ITEM_BLOCKS).zip((first..).step_by(ITEM_BLOCKS));
+    words(pieces.map(|(blocks, at)| Attribute::ImageBlocks(ImageBlocks::new(image, at, blocks))))
 }
 
 fn words(attributes: impl IntoIterator<Item = Attribute>) -> Vec<u64> {

@@ -6,7 +6,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use syscollect_usdt_client::gpu::{GpuApi, GpuContext, GpuTicks};
-use syscollect_usdt_client::{AsyncZone, location, message, plot, testing, zone};
+use syscollect_usdt_client::{
+    AsyncZone, FrameImage, frame_image, location, message, plot, testing, zone,
+};
 
 /// Nanoseconds per turn: the best of several runs.
 fn measure(turns: u64, mut turn: impl FnMut(u64)) -> f64 {
@@ -38,6 +40,44 @@ fn zone_with_stack(depth: u32) {
     } else {
         let _zone = zone!("with stack", stack);
     }
+}
+
+/// What an image takes from the thread that hands it over, beside a copy of its pixels, and from
+/// the one that packs it: microseconds.
+fn image(width: u32, height: u32) {
+    const IMAGES: u32 = 100;
+    let rgba: Vec<u8> =
+        (0..width * height * 4).map(|byte| (byte % 251 * (byte / 977 % 5)) as u8).collect();
+    let mut copied = vec![0; rgba.len()];
+    let copy = measure(20, |_| black_box(&mut copied).copy_from_slice(black_box(&rgba)));
+    let image = FrameImage { rgba: &rgba, width, height, frames_ago: 0, is_flipped: false };
+    let before = packing();
+    let mut handed = [0; IMAGES as usize].map(|_: u128| {
+        let start = Instant::now();
+        frame_image(&image);
+        let took = start.elapsed().as_nanos();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        took
+    });
+    handed.sort_unstable();
+    let (median, packed) = (handed[handed.len() / 2] / 1000, (packing() - before) / 1000);
+    println!(
+        "     image {width} x {height}: handed over {median} us (a copy {:.0}), packed {} us",
+        copy / 1000.0,
+        packed / u64::from(IMAGES)
+    );
+}
+
+/// CPU time of the thread that packs images, nanoseconds.
+fn packing() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let read = |task: std::fs::DirEntry, name| std::fs::read_to_string(task.path().join(name));
+    let mut packers = tasks.filter(|task| {
+        let name = std::fs::read_to_string(task.path().join("comm"));
+        name.is_ok_and(|name| name.trim() == "syscollect-img")
+    });
+    let used = packers.next().and_then(|task| read(task, "schedstat").ok());
+    used.and_then(|used| used.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Ends the reader, also when writing the figures fails.
@@ -107,6 +147,8 @@ fn main() {
         println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
         println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));
         println!("     message, 1 word  {:.2} ns", measure(ON, |index| message!("number {index}")));
+        image(320, 180);
+        image(960, 540);
     });
     println!("     lost             {}", testing::Drain::open().map_or(0, |reader| reader.lost()));
 }

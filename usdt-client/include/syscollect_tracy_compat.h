@@ -6,12 +6,12 @@
  * For C99, and for C++17. The names are those that Tracy's manual documents; the code is this
  * project's own. TRACY_ENABLE is not asked for: define SYSCOLLECT_OFF to remove all marks.
  *
- * These compile and do nothing: FrameImage, LockMark, LockableName, TracyFiberEnter and
- * TracyFiberLeave, TracyParameterRegister and TracyParameterSetup, TracySourceCallbackRegister,
- * TracyMemoryDiscard, and their forms in C. In C, TracyCPlotConfig too. The depth that the forms
- * with S take only says whether there is a stack at all: of zones it is whole, of messages and
- * memory there is none. Marks of GPUs (TracyVulkan.hpp and so on) are not here: syscollect.h and
- * syscollect.hpp have zones of GPUs.
+ * These compile and do nothing: LockMark, LockableName, TracyFiberEnter and TracyFiberLeave,
+ * TracyParameterRegister and TracyParameterSetup, TracySourceCallbackRegister, TracyMemoryDiscard,
+ * and their forms in C. In C, TracyCPlotConfig too. The depth that the forms with S take only says
+ * whether there is a stack at all: of zones it is whole, of messages and memory there is none. Marks
+ * of GPUs (TracyVulkan.hpp and so on) are not here: syscollect.h and syscollect.hpp have zones of
+ * GPUs.
  *
  * What differs: what is said of a zone is recorded while it is the innermost of its thread;
  * texts of more than 4080 bytes are cut.
@@ -263,7 +263,8 @@ static inline void syscollect_tracy_free(const void *address, const char *name) 
 #define FrameMarkStart(name) syscollect_frame_dynamic(name, SYSCOLLECT_FRAME_BEGIN)
 #define FrameMarkEnd(name) syscollect_frame_dynamic(name, SYSCOLLECT_FRAME_END)
 #define FrameImage(image, width, height, offset, flip)                                             \
-    ((void)(image), (void)(width), (void)(height), (void)(offset), (void)(flip))
+    syscollect_frame_image(image, (uint32_t)(width), (uint32_t)(height), (uint8_t)(offset),        \
+                           (uint8_t)((flip) != 0))
 
 #define TracyMessage(text, size) syscollect_message(text, size, 0)
 #define TracyMessageL(text) syscollect_message(text, SIZE_MAX, 0)

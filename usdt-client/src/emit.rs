@@ -106,6 +106,16 @@ pub(crate) fn has_room(bytes: u64) -> bool {
     refreshed.room() >= bytes + RESTATE_BYTES + open_async::BYTES
 }
 
+/// Counts an event that could not be made: as if the ring had had no room for it.
+#[cfg(feature = "images")]
+#[cold]
+pub(crate) fn count_lost() {
+    // What is refused is counted already. Room for nothing has a thread without a ring, too.
+    if let Ok(group) = group(8) {
+        group.give_up();
+    }
+}
+
 /// Enters the calling thread's ring with room for `bytes`.
 #[inline(always)]
 pub(crate) fn group(bytes: u64) -> Result<Group, EmitRefusal> {

@@ -31,7 +31,8 @@
 //!
 //! - The heap of the application is never used, so marks may stand in its allocator.
 //!   (Two calls into the C library, made once per process, may use C's own: `pthread_atfork`
-//!   after 48 handlers, `pthread_setspecific` after 32 keys.)
+//!   after 48 handlers, `pthread_setspecific` after 32 keys. So does the one that starts the thread
+//!   of the feature `images`.)
 //! - Marks in signal handlers are recorded, unless they strike in the middle of another; then they
 //!   are counted as lost.
 //! - Marks work before main and in destructors of thread-local values.
@@ -49,6 +50,9 @@
 //!
 //! - `off` removes all marks at compile time.
 //! - `tracing`: `tracing_layer` makes zones and messages of spans and events of `tracing`.
+//! - `images`: `frame_image` shows what a frame looked like. The process's first image that is
+//!   recorded maps 8 MiB and starts a thread, the only one, which stays; it is not for handlers of
+//!   signals.
 //! - `parking_lot`: [`lock`] has `parking_lot`'s locks, too.
 //! - `c`: what `libsyscollect_client.a` exports; see `include/syscollect.h`.
 //!
@@ -76,6 +80,8 @@ mod fallback;
 pub mod ffi;
 mod fork;
 pub mod frame;
+#[cfg(feature = "images")]
+mod frame_image;
 pub mod gpu;
 mod handler_stack;
 mod identity;
@@ -107,6 +113,8 @@ pub use clock::{ordered_ticks, ticks};
 pub use counter::Counter;
 pub use emit::{MAX_TEXT, StaticString, Value};
 pub use frame::{Frame, FrameSet};
+#[cfg(feature = "images")]
+pub use frame_image::{FrameImage, MAX_IMAGE_PIXELS, frame_image};
 pub use location::{CachedLocation, DynamicLocation, Location};
 pub use marker::{Field, FieldValue, MAX_FIELDS, Schema, When};
 pub use message::set_thread_name;

@@ -1,9 +1,9 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    CpuId, Crash, Forgotten, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
-    RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId,
-    Time, TrackId,
+    CpuId, Crash, Forgotten, FrameImage, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message,
+    ProcessId, RecorderSummary, Scope, SignalExit, Slice, SliceUpdate, StackId, StringId, Tables,
+    ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -51,6 +51,8 @@ pub enum Event {
     Memory(MemoryEvent),
     /// A job of a GPU ended, on its track.
     GpuJob(TrackId, Box<GpuJob>),
+    /// An image of a frame of this track is complete.
+    FrameImage(TrackId, Box<FrameImage>),
     /// A thread takes its process down.
     Crash(Crash),
     /// A signal ends a process; that it ended comes behind.
@@ -87,7 +89,8 @@ impl Event {
             | Self::SliceEnd(track)
             | Self::Instant(track, _)
             | Self::Message(track, _)
-            | Self::GpuJob(track, _) => match tables.track(track).scope {
+            | Self::GpuJob(track, _)
+            | Self::FrameImage(track, _) => match tables.track(track).scope {
                 Scope::Machine(machine) => machine,
                 Scope::Cpu(cpu) => cpu.machine,
                 Scope::Process(process) => tables.process(process).machine,

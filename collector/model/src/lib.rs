@@ -33,6 +33,7 @@ mod clock;
 mod event;
 mod figures;
 mod forgotten;
+mod frame_image;
 mod gpu;
 mod ids;
 mod lane;
@@ -62,6 +63,7 @@ pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};
 pub use forgotten::Forgotten;
+pub use frame_image::FrameImage;
 pub use gpu::{Fence, GpuJob, GpuJobEnd, GpuZone};
 pub use ids::{
     FrameId, LocationId, LockId, ModuleId, ProcessId, SchemaId, StackId, StringId, ThreadId,

@@ -66,6 +66,8 @@ event_types!(
     Plot = "plot",
     /// A frame of a program.
     Frame = "frame",
+    /// An image of a frame.
+    FrameImage = "frame-image",
     /// A marker of a program.
     Marker = "marker",
     /// A zone that may end in another thread.

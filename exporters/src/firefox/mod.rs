@@ -389,7 +389,8 @@ impl<W: Write> FirefoxExporter<W> {
         | Event::SliceUpdate(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _)
-        | Event::Message(track, _)) = event
+        | Event::Message(track, _)
+        | Event::FrameImage(track, _)) = event
         else {
             return;
         };
@@ -410,6 +411,10 @@ impl<W: Write> FirefoxExporter<W> {
                 *track,
                 Some(self.timeline.slices.instant(*track, (time, slice), &mut self.shared, tables)),
             ),
+            Event::FrameImage(track, image) => {
+                let mark = (image.at.0, &image.mark);
+                (*track, Some(self.timeline.slices.instant(*track, mark, &mut self.shared, tables)))
+            }
             Event::Message(track, message) => {
                 let message = (time, message);
                 (
@@ -595,7 +600,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             | Event::SliceUpdate(..)
             | Event::SliceEnd(..)
             | Event::Instant(..)
-            | Event::Message(..) => {
+            | Event::Message(..)
+            | Event::FrameImage(..) => {
                 self.slice(time, event, tables);
             }
             Event::Counter(track, value) => {

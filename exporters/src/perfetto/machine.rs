@@ -91,6 +91,7 @@ impl Timeline {
             Event::SliceEnd(track) => slices.end(tracks, at, track),
             Event::Instant(track, ref slice) => slices::instant(tracks, at, track, slice),
             Event::Message(track, ref message) => slices::message(tracks, at, track, message),
+            Event::FrameImage(track, ref image) => slices::frame_image(tracks, at, track, image),
             Event::Lock(ref event) => locks.event(tracks, at, event),
             Event::Memory(ref event) => memory::event(heap, tracks, at, event),
             Event::Crash(ref crash) => slices::crash(tracks, at, crash),

@@ -12,7 +12,8 @@ use crate::ExportError;
 use crate::labels;
 use std::io::Write;
 use syscollect_model::{
-    Crash, Message, MessageText, Nesting, SignalExit, Slice, SliceUpdate, Tables, TrackId,
+    Crash, FrameImage, Message, MessageText, Nesting, SignalExit, Slice, SliceUpdate, Tables,
+    TrackId,
 };
 
 /// Slices inside each other that are written.
@@ -98,6 +99,19 @@ pub(crate) fn instant<W: Write>(
     let uuid = tracks.model(at, id)?;
     write_details(tracks, slice, at.tables);
     tracks.event(at, TrackEventType::Instant, uuid)
+}
+
+/// Writes the mark of an image, at the time of its frame: a reader sorts a trace by time.
+pub(crate) fn frame_image<W: Write>(
+    tracks: &mut Tracks,
+    at: &mut Context<'_, W>,
+    id: TrackId,
+    image: &FrameImage,
+) -> Result<(), ExportError> {
+    let told = std::mem::replace(&mut at.time, image.at);
+    let written = instant(tracks, at, id, &image.mark);
+    at.time = told;
+    written
 }
 
 /// Writes a message: an instant whose name is its text.

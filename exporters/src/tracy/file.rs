@@ -71,8 +71,7 @@ pub(crate) fn write<W: Write>(
     write_code(out, code)?;
     out.count(notes.len())?;
     notes.iter().try_for_each(|note| out.string_ref(Some(*note)))?;
-    out.u32(0)?; // dictionary of frame images
-    out.count(0)?; // frame images
+    frames.write_images(out)?;
     cpus.write(out, rows, &threads)?;
     threads.write_processes(out, rows, tables)?;
     sched::write_totals(out, rows, &threads)?;

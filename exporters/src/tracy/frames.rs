@@ -1,13 +1,11 @@
 //! Frame sets.
 
+use super::images::{self, Images};
 use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::{self, Write};
-use syscollect_model::{Scope, Tables, TrackId, TrackKind};
-
-/// No image belongs to a frame.
-const NO_IMAGE: u32 = u32::MAX;
+use syscollect_model::{FrameImage, Scope, Tables, TrackId, TrackKind};
 
 /// The frames of one track.
 struct FrameSet {
@@ -24,6 +22,7 @@ struct FrameSet {
 pub(crate) struct Frames {
     indices: FxHashMap<TrackId, usize>,
     sets: Vec<FrameSet>,
+    pub(crate) images: Images,
 }
 
 impl Frames {
@@ -56,15 +55,29 @@ impl Frames {
         }
     }
 
+    /// An image of a frame of that track. The viewer shows those of the main set.
+    pub(crate) fn image(&mut self, track: TrackId, image: &FrameImage, tables: &Tables) {
+        let main = self.main(tables).filter(|set| set.track == track);
+        let frame = main.and_then(|set| {
+            let before = image.frame?.checked_sub(set.first_number?)?;
+            usize::try_from(before).ok().filter(|index| *index < set.frames.len())
+        });
+        self.images.add(frame, image);
+    }
+
+    fn main(&self, tables: &Tables) -> Option<&FrameSet> {
+        self.sets.iter().find(|set| is_main(set.track, tables))
+    }
+
     /// The sets with their names. The file has one main set, which the viewer shows above
     /// everything: that of the first program that has one.
     pub(crate) fn named(&self, strings: &mut FileStrings, tables: &Tables) -> NamedFrames<'_> {
-        let main = self.sets.iter().position(|set| is_main(set.track, tables));
+        let main = self.main(tables).map(|main| main.track);
         let scopes: FxHashSet<Scope> =
             self.sets.iter().map(|set| tables.track(set.track).scope).collect();
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
-        let others = self.sets.iter().enumerate().filter(|(index, _)| Some(*index) != main);
-        let others = others.map(|(_, set)| {
+        let others = self.sets.iter().filter(|set| Some(set.track) != main);
+        let others = others.map(|set| {
             let track = tables.track(set.track);
             let mut text = tables.strings.get(track.name).to_owned();
             if let (Scope::Process(id), true) = (track.scope, scopes.len() > 1) {
@@ -78,7 +91,7 @@ impl Frames {
             }
             (strings.intern_short(&text), set)
         });
-        NamedFrames { others: others.collect(), main: main.map(|index| &self.sets[index]) }
+        NamedFrames { others: others.collect(), main: self.main(tables), images: &self.images }
     }
 }
 
@@ -90,6 +103,7 @@ pub(crate) fn is_main(track: TrackId, tables: &Tables) -> bool {
 pub(crate) struct NamedFrames<'a> {
     main: Option<&'a FrameSet>,
     others: Vec<(u32, &'a FrameSet)>,
+    images: &'a Images,
 }
 
 impl NamedFrames<'_> {
@@ -109,31 +123,41 @@ impl NamedFrames<'_> {
         out.count(1 + self.others.len())?;
         let main = self.main.map_or(&[][..], |set| &set.frames);
         let before = [(0, -1)];
-        write_set(out, 0, true, before.iter().chain(main))?;
+        // Before the main set's frames comes the one that is added here.
+        let image = |index: usize| {
+            index.checked_sub(1).map_or(images::NO_IMAGE, |frame| self.images.number(frame))
+        };
+        write_set(out, (0, true), before.iter().chain(main), image)?;
         self.others.iter().try_for_each(|(name, set)| {
-            write_set(out, pointer(*name), set.continuous, set.frames.iter())
+            let none = |_| images::NO_IMAGE;
+            write_set(out, (pointer(*name), set.continuous), set.frames.iter(), none)
         })
+    }
+
+    /// Writes the images.
+    pub(crate) fn write_images<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+        self.images.write(out)
     }
 }
 
 fn write_set<'a, W: Write>(
     out: &mut Payload<W>,
-    name: u64,
-    continuous: bool,
+    (name, continuous): (u64, bool),
     frames: impl Iterator<Item = &'a (i64, i64)> + Clone,
+    image: impl Fn(usize) -> u32,
 ) -> io::Result<()> {
     out.u64(name)?;
     out.u8(continuous.into())?;
     out.count(frames.clone().count())?;
     let mut reference = 0;
-    for (start, end) in frames {
+    for (index, (start, end)) in frames.enumerate() {
         out.i64(start - reference)?;
         reference = *start;
         if !continuous {
             out.i64(end - reference)?;
             reference = *end;
         }
-        out.u32(NO_IMAGE)?;
+        out.u32(image(index))?;
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ pub(crate) enum Limit {
     Gpus,
     /// GPU jobs without their notes.
     GpuNotes,
+    /// Images of frames.
+    FrameImages,
 }
 
 impl Limit {
@@ -81,6 +83,10 @@ impl Limit {
             Self::GpuNotes => {
                 "GPU jobs have no notes: a .tracy file has room for those of 65,535 jobs of a queue; record a shorter \
                  time (-d)"
+            }
+            Self::FrameImages => {
+                "frame images are left out: a .tracy file has one of each frame of the first program's main set, and \
+                 1 GiB of them"
             }
         }
     }

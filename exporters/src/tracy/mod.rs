@@ -10,6 +10,7 @@
 //! | frames, inlined ones | call stack frames and symbols |
 //! | slices | zones with source location, text, colour and call stack; all tracks of a thread on it as far as they nest, others on threads of their own |
 //! | frames | frame sets; the first program's set without a name is the main one |
+//! | frame images | those of the main set's frames |
 //! | instants, messages, losses, starts, names and ends of threads, new programs | messages |
 //! | counters | plots; one more is the load of all CPUs |
 //! | locks | locks; who gives up waiting says so in a message |
@@ -28,14 +29,14 @@
 //! threads grouped by their process, and numbers said of GPU jobs (waits, fences,
 //! fields); from 0.14 on the severity of messages (fields `severity` and `level`
 //! of instants and messages that hold one of the usual words) and whose they are. Dies, call
-//! stacks of GPU jobs, frame images and sections are not in the model.
+//! stacks of GPU jobs and sections are not in the model.
 //!
 //! Compression is LZ4, or zstd by [`TracyCompression`] in builds with the feature
 //! `zstd`: files are a third smaller, or more.
 //!
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each
-//! sample, counter value, frame or lock event, 32 for each slice (and 32 more
+//! sample, counter value, frame or lock event, the blocks of each image, 32 for each slice (and 32 more
 //! where it says something), 72 for each piece of memory, 300 for each thread, every text once, and
 //! the stacks of the tables once more.
 
@@ -47,6 +48,7 @@ mod file;
 mod frames;
 mod gpu;
 mod header;
+mod images;
 mod limits;
 mod live;
 mod locations;
@@ -253,6 +255,7 @@ impl<W: Write> TracyExporter<W> {
             (Limit::Memory, memory.refused),
             (Limit::Gpus, gpus.refused),
             (Limit::GpuNotes, gpus.without_notes),
+            (Limit::FrameImages, slices.frames.images.refused),
         ] {
             self.cuts.add(limit, count);
         }
@@ -383,6 +386,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 let moments = Moments { submitted, queued, started, ended: at };
                 let with_notes = self.options.layout >= TracyLayout::V0_13;
                 collected.gpu_job(*track, moments, (time, job), with_notes, tables);
+            }
+            Event::FrameImage(track, image) => {
+                collected.slices.frames.image(*track, image, tables);
             }
             Event::Crash(crash) => collected.crash(at, crash, tables),
             Event::SignalExit(exit) => {

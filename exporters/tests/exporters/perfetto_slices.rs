@@ -5,8 +5,10 @@ use crate::replay::{Replay, Slice, replay};
 use crate::scenario::{self, Scenario};
 use std::collections::BTreeMap;
 use syscollect_exporters::PerfettoExporter;
+use syscollect_model as model;
 use syscollect_model::{
-    Event, Field, Scope, SignalExit, SleepState, SliceUpdate, Time, TrackId, Value,
+    Event, Field, FrameImage, Scope, SignalExit, SleepState, SliceUpdate, Time, Track, TrackId,
+    TrackKind, Value,
 };
 
 fn export(scenario: &Scenario) -> Replay {
@@ -81,6 +83,52 @@ fn frames_have_their_numbers_on_a_track_of_the_process() {
     let frames: Vec<_> =
         frames.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(frames, [("Frame 1", 38_000), ("Frame 2", 21_000)], "the third did not end");
+}
+
+/// Two frames of a program, and an image of the first.
+fn with_frame_image() -> Scenario {
+    let mut scenario = Scenario::new();
+    let (process, _) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let kind = TrackKind::Frames { continuous: true, main: true };
+    let track = Track { scope: Scope::Process(process), name: scenario.name("Frames"), kind };
+    scenario.tables.tracks.push(track);
+    let track = TrackId(scenario.tables.tracks.len() as u32 - 1);
+    let frame = scenario.name("Frame");
+    let at = Time(scenario.time);
+    let slice = |number| model::Slice { number: Some(number), ..model::Slice::named(frame) };
+    scenario.then(Event::SliceBegin(track, slice(1)));
+    scenario.wait(10);
+    scenario.then(Event::SliceEnd(track));
+    scenario.then(Event::SliceBegin(track, slice(2)));
+    scenario.wait(5);
+    let (name, width) = (scenario.name("Frame image"), scenario.name("width"));
+    let fields = vec![Field::named(width, Value::Unsigned(8))];
+    let image = FrameImage {
+        at,
+        frame: Some(1),
+        width: 8,
+        height: 4,
+        is_flipped: false,
+        blocks: [1, 2].into(),
+        mark: model::Slice { number: Some(1), fields, ..model::Slice::named(name) },
+    };
+    scenario.then(Event::FrameImage(track, Box::new(image)));
+    scenario.then(Event::SliceEnd(track));
+    scenario
+}
+
+#[test]
+fn an_image_is_a_mark_where_its_frame_began_though_it_is_told_later() {
+    let reported = export(&with_frame_image());
+    let frames: Vec<_> =
+        reported.slices.iter().filter(|slice| slice.track == "process 10/Frames").collect();
+    let [first, image, second] = frames[..] else { panic!("{frames:#?}") };
+    assert_eq!(
+        (&*first.name, &*second.name, &*image.name),
+        ("Frame 1", "Frame 2", "Frame image 1")
+    );
+    assert_eq!((image.begin, image.end), (first.begin, first.begin));
+    assert_eq!(arguments(image), [("width", "8")]);
 }
 
 #[test]

@@ -144,6 +144,55 @@ pub struct FrameSet {
     pub continuous: bool,
     /// Start and end; the end is -1 in sets that are continuous, and of a frame that is open.
     pub frames: Vec<(i64, i64)>,
+    /// The image of each frame; -1 is none.
+    pub images: Vec<i32>,
+}
+
+/// An image of a frame of the main set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameImage {
+    /// The frame's place in the set.
+    pub frame: usize,
+    /// Pixels of a row.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+    /// Its first row is the lowest.
+    pub is_flipped: bool,
+    /// Its blocks: BC1, 8 bytes each.
+    pub blocks: Vec<u64>,
+}
+
+/// The images. Each is of one frame of the main set: whoever shows them looks at that frame.
+pub(super) fn frame_images(
+    cursor: &mut Cursor<'_>,
+    sets: &[FrameSet],
+) -> Result<Vec<FrameImage>, Damage> {
+    cursor.section("frame images");
+    let dictionary = cursor.u32()?;
+    cursor.check(dictionary == 0, || format!("a dictionary of {dictionary} bytes"))?;
+    let (main, others) = sets.split_first().unwrap_or_else(|| unreachable!("the first is checked"));
+    let has_image = |set: &FrameSet| set.images.iter().any(|image| *image >= 0);
+    cursor.check(!others.iter().any(has_image), || "an image of another set's frame".into())?;
+    let mut number = 0..;
+    let images = cursor.list(5, |cursor| {
+        let (width, height, flip) = (cursor.u16()?, cursor.u16()?, cursor.u8()?);
+        let is_whole = |side: u16| side > 0 && side.is_multiple_of(4);
+        cursor.check(is_whole(width) && is_whole(height) && flip <= 1, || {
+            format!("an image of {width} x {height}, {flip}")
+        })?;
+        let number = number.next();
+        let mut of = main.images.iter().enumerate().filter(|(_, image)| Some(**image) == number);
+        let (Some((frame, _)), None) = (of.next(), of.next()) else {
+            return Err(cursor.damage(format!("image {number:?} is not of one frame")));
+        };
+        let blocks = u32::from(width / 4) * u32::from(height / 4);
+        let blocks = (0..blocks).map(|_| cursor.u64()).collect::<Result<_, _>>()?;
+        Ok(FrameImage { frame, width, height, is_flipped: flip == 1, blocks })
+    })?;
+    let largest = main.images.iter().copied().max().unwrap_or(-1);
+    cursor.check(largest < images.len() as i32, || format!("there is no image {largest}"))?;
+    Ok(images)
 }
 
 /// The first set must have the name 0, and a frame: the viewer looks at it. Names are looked up
@@ -167,12 +216,13 @@ pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, FrameSet)>
                 last = end;
             }
             let image = cursor.i32()?;
-            cursor.check(image == -1, || format!("frame image {image}"))?;
-            Ok((start, end))
+            cursor.check(image >= -1, || format!("frame image {image}"))?;
+            Ok(((start, end), image))
         })?;
+        let (frames, images): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
         // The viewer looks at the last one.
         cursor.check(!frames.is_empty(), || format!("set {name:#x} has no frames"))?;
-        Ok((name, FrameSet { name: None, continuous: continuous == 1, frames }))
+        Ok((name, FrameSet { name: None, continuous: continuous == 1, frames, images }))
     })?;
     match sets.first() {
         Some((0, set)) if set.continuous => Ok(sets),

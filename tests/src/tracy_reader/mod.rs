@@ -3,7 +3,7 @@
 //!
 //! Whatever [`read`] accepts has every section, nothing behind them, no index
 //! that leads nowhere, and times in the order that the viewer relies on.
-//! Sections that syscollect does not write (images, sections of time) must be empty.
+//! Sections that syscollect does not write (sections of time) must be empty.
 
 mod code;
 mod container;
@@ -19,7 +19,7 @@ mod zones;
 pub use code::{Frame, FrameLine, Symbol};
 pub use container::Compression;
 pub use gpu::{GpuContext, GpuZone};
-pub use head::{Crash, FrameSet, Header};
+pub use head::{Crash, FrameImage, FrameSet, Header};
 pub use locks::{Lock, LockChange, LockEvent};
 pub use memory::{Piece, Pool};
 pub use sched::{CpuTime, Switch, Totals};
@@ -58,6 +58,8 @@ pub struct TracyFile {
     pub crash: Option<Crash>,
     /// The frame sets; the main one comes first, and its first frame is what was before.
     pub frame_sets: Vec<FrameSet>,
+    /// Images of the main set's frames.
+    pub frame_images: Vec<FrameImage>,
     /// The locks.
     pub locks: Vec<Lock>,
     /// All messages, in the order of time.
@@ -165,10 +167,7 @@ pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
         let reference = cursor.string_ref()?;
         Ok(strings.reference(cursor, reference)?.unwrap_or_default())
     })?;
-    cursor.section("frame images");
-    let dictionary = cursor.u32()?;
-    cursor.check(dictionary == 0, || format!("a dictionary of {dictionary} bytes"))?;
-    cursor.nothing()?;
+    trace.frame_images = head::frame_images(cursor, &trace.frame_sets)?;
     sched::switches(cursor, &mut trace)?;
     sched::cpus(cursor, &tables.external, &mut trace)?;
     sched::sums(cursor, &mut trace)?;

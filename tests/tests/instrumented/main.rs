@@ -3,6 +3,7 @@
 
 mod balance;
 mod gpu;
+mod images;
 mod probes;
 mod programs;
 mod random;

@@ -9,7 +9,7 @@ use syscollect_model::{ProgramTicks, Time};
 use syscollect_playback::{Played, Recording};
 use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
-use syscollect_tests::client::{stack, tag, task_name, text, value};
+use syscollect_tests::client::{image_blocks, stack, tag, task_name, text, value};
 use syscollect_tests::{
     FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, Hit, cuts, golden, ticks,
 };
@@ -69,7 +69,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 /// Kinds of likely items.
-const KINDS: u8 = 30;
+const KINDS: u8 = 31;
 
 /// What the items of the program may refer to.
 struct Numbers {
@@ -99,13 +99,14 @@ fn define(program: &mut FakeProgram) -> Numbers {
 
 fn attributes(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
     let role = TextRole::from_number((words[1] % 7) as u8).unwrap_or(TextRole::ZoneText);
-    match words[0] % 8 {
+    match words[0] % 9 {
         0 => text(role, (words[2] % 3) as u32, "some words, more than fit in one item"),
         1 => tag(role, numbers.string, words[2]),
         2 => value((words[2] % 3) as u32, Value::Unsigned(words[1])),
         3 => value(ZONE_VALUE, Value::String(numbers.string)),
         4 => task_name(numbers.string, words[1] % 4),
         5 => stack(&[words[1], words[2], words[0], words[1]]),
+        6 => image_blocks((words[1] % 4) as u16, (words[2] % 2) as u32, &words[..2]),
         _ => Vec::new(),
     }
 }
@@ -146,6 +147,11 @@ fn likely(
         28 => {
             let clock = low(context, (c % 1000) | ((a % 3) << 31));
             (ItemKind::GpuCalibration, vec![clock, ticks(b % 100), c])
+        }
+        29 => {
+            // Of one or two blocks: some of these are whole.
+            let size = [0x0004_0004, 0x0004_0008, c][(c % 3) as usize];
+            (ItemKind::FrameImage, vec![(a % 4) | ((b % 3) << 16), ticks(b % 100), size])
         }
         _ => (ItemKind::ThreadEnd, vec![]),
     };

@@ -5,7 +5,8 @@ use syscollect_model::{Event, Slice};
 use syscollect_tests::tracy_reader::FrameSet;
 
 fn set(name: Option<&str>, continuous: bool, frames: &[(i64, i64)]) -> FrameSet {
-    FrameSet { name: name.map(Into::into), continuous, frames: frames.to_vec() }
+    let images = vec![-1; frames.len()];
+    FrameSet { name: name.map(Into::into), continuous, frames: frames.to_vec(), images }
 }
 
 #[test]

@@ -150,6 +150,11 @@ static void gpu(void) {
     syscollect_gpu_resolve(&queue, third, 2001, 2002);
 }
 
+static void images(void) {
+    static unsigned char rgba[16 * 8 * 4];
+    syscollect_frame_image(rgba, 16, 8, 2, 1);
+}
+
 static void misuse(void) {
     static struct syscollect_gpu_context none;
     static struct syscollect_gpu_queries closed;
@@ -180,6 +185,10 @@ static void misuse(void) {
     syscollect_lock_wait(NULL, 0, NULL);
     syscollect_lock_obtained(NULL, 0, 77, NULL);
     syscollect_frame_dynamic("x", 77);
+    syscollect_frame_image(NULL, 16, 8, 0, 0);
+    syscollect_frame_image(written, UINT32_MAX, UINT32_MAX, 0, 0);
+    syscollect_frame_image(written, 4096, 4096, 0, 0);
+    syscollect_frame_image(written, 0, 8, 0, 0);
     syscollect_thread_name(NULL);
     syscollect_message("cut \xff here", SIZE_MAX, 0);
 }
@@ -192,6 +201,7 @@ int main(void) {
     memory();
     locks();
     gpu();
+    images();
     misuse();
     puts(counter.value == 5 && syscollect_ticks() < syscollect_ticks() ? "all done" : "no");
     return 0;

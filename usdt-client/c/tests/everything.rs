@@ -9,6 +9,7 @@ use common::shown;
 use compiled::{Language, Recorded};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use syscollect_client as _;
 
 /// Compares lines with those of several subjects, one after the other.
@@ -37,7 +38,26 @@ fn a_c_program_tells_all_that_the_header_has_and_misuse_tells_nothing() {
     ];
     assert_subjects(&scenarios[0], &subjects);
     assert_eq!(scenarios[1], WAITS);
+    // The thread that packs images is the last, and may not be done yet.
+    let mut packed = scenarios.get(2).cloned().unwrap_or_default();
+    for _ in 0..500 {
+        if packed.len() >= IMAGES.len() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        packed.extend(recorded.scenarios(shown).get(2).cloned().unwrap_or_default());
+    }
+    assert_eq!(packed, IMAGES);
 }
+
+const IMAGES: &[&str] = &[
+    "attached 0",
+    "ThreadName \"syscollect images\"",
+    "FrameImage",
+    "ImageBlocks",
+    "ImageBlocks",
+    "ImageBlocks",
+];
 
 const ZONES: &[&str] = &[
     "attached 0",

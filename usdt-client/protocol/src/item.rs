@@ -6,8 +6,10 @@
 
 mod attributes;
 mod gpu;
+mod image;
 
 pub use gpu::{GpuEvent, GpuZoneNumber, MAX_DEVIATION};
+pub use image::{FrameImage, ITEM_BLOCKS, ImageBlocks, MAX_IMAGE_BLOCKS};
 
 use crate::numbers::numbered;
 use crate::pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece};
@@ -83,6 +85,12 @@ numbered! {
         /// Stamped, 4 words: `context | nanoseconds of deviation << 32 | HostClock << 63`, the
         /// host's clock, the GPU's ticks.
         GpuCalibration = 0x1d,
+        /// Stamped, 4 words: `image | frames ago << 16 | flipped << 24`, ticks when it was taken,
+        /// `width | height << 16`.
+        FrameImage = 0x1e,
+        /// 2 to 4 words: word 0 `kind | blocks here << 8 | image << 16 | first block << 32`, then
+        /// the blocks.
+        ImageBlocks = 0x1f,
     }
 }
 
@@ -250,6 +258,9 @@ pub enum Event {
     },
     /// Work of a GPU.
     Gpu(GpuEvent),
+    /// An image of a frame. Its blocks follow as attributes, of a large image in several groups,
+    /// each of which begins with this.
+    FrameImage(FrameImage),
 }
 
 /// More of the event before it. Of a zone, `Tag`, `Text`, `Value` and `Color` tell of the zone that
@@ -302,6 +313,8 @@ pub enum Attribute {
         /// How the walk ended, of the last piece.
         ending: StackEnding,
     },
+    /// A piece of an image.
+    ImageBlocks(ImageBlocks),
 }
 
 /// A value of a plot, a zone or a marker's field.
@@ -382,7 +395,8 @@ pub const fn item_words(first: u64) -> Option<usize> {
         | ItemKind::Crash
         | ItemKind::AsyncOpen
         | ItemKind::GpuTimes
-        | ItemKind::GpuCalibration => 4,
+        | ItemKind::GpuCalibration
+        | ItemKind::FrameImage => 4,
         ItemKind::Text => {
             let bytes = (first >> 16) as u8 as usize;
             if bytes > TEXT_BYTES {
@@ -397,6 +411,10 @@ pub const fn item_words(first: u64) -> Option<usize> {
             }
             1 + addresses
         }
+        ItemKind::ImageBlocks => match ImageBlocks::count(first) {
+            Some(blocks) => 1 + blocks,
+            None => return None,
+        },
     };
     Some(length)
 }
@@ -414,7 +432,8 @@ pub const fn is_stamped(first: u64) -> bool {
             | ItemKind::Value
             | ItemKind::Color
             | ItemKind::TaskName
-            | ItemKind::Stack,
+            | ItemKind::Stack
+            | ItemKind::ImageBlocks,
         )
         | None => false,
         Some(_) => true,
@@ -552,6 +571,10 @@ impl Event {
                 let (kind, length) = event.write(&mut words);
                 (kind as u8, length)
             }
+            Self::FrameImage(image) => {
+                let (kind, length) = image.write(&mut words);
+                (kind as u8, length)
+            }
         };
         words[0] = ticks << 8 | u64::from(kind);
         ItemWords { words, length }
@@ -596,6 +619,7 @@ impl Event {
             ItemKind::Attached => Self::Attached { depth: low(a) },
             ItemKind::ThreadEnd => Self::ThreadEnd,
             ItemKind::AsyncOpen => Self::AsyncOpen { location: low(a), zone: b, began: c },
+            ItemKind::FrameImage => Self::FrameImage(FrameImage::read([a, b, c])),
             kind => Self::Gpu(GpuEvent::read(kind, [a, b, c])?),
         })
     }

@@ -29,8 +29,9 @@ mod pieces;
 
 pub use depth::ended_depth;
 pub use item::{
-    Attribute, Event, GpuEvent, GpuZoneNumber, Item, ItemKind, ItemWords, MAX_DEVIATION,
-    MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH, ZONE_VALUE, is_stamped, item_words,
+    Attribute, Event, FrameImage, GpuEvent, GpuZoneNumber, ITEM_BLOCKS, ImageBlocks, Item,
+    ItemKind, ItemWords, MAX_DEVIATION, MAX_IMAGE_BLOCKS, MAX_ITEM_WORDS, Value, ZONE_END,
+    ZONE_END_DEPTH, ZONE_VALUE, is_stamped, item_words,
 };
 pub use numbers::{
     FieldFormat, FramePhase, GpuApi, HostClock, LockAction, MarkerPhase, StackEnding, TextRole,

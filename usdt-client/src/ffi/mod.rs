@@ -6,6 +6,8 @@
 
 mod async_zone;
 mod counter;
+#[cfg(feature = "images")]
+mod frame_image;
 mod gpu;
 mod gpu_queries;
 mod lock;
@@ -14,6 +16,8 @@ mod memory;
 
 pub use self::async_zone::*;
 pub use self::counter::*;
+#[cfg(feature = "images")]
+pub use self::frame_image::*;
 pub use self::gpu::*;
 pub use self::gpu_queries::*;
 pub use self::lock::*;

@@ -179,6 +179,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
             format!("memory of {} at {}", tid(event.thread, tables), event.address)
         }
         Event::GpuJob(id, _) => format!("{} did a job", track(*id, tables)),
+        Event::FrameImage(id, _) => format!("{} has an image", track(*id, tables)),
         Event::Crash(crash) => format!("crash of {}", tid(crash.thread, tables)),
         Event::SignalExit(exit) => format!("a signal ends {}", pid(exit.process, tables)),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),

@@ -282,6 +282,7 @@ fn apply(group: Group<'_>, thread: &mut ThreadItems, program: &mut ProgramItems)
         | Event::Alloc { .. }
         | Event::Free { .. }
         | Event::Gpu(_)
+        | Event::FrameImage(_)
         | Event::Crash { .. } => {}
     }
     thread.describe(group.place, group.said);

@@ -9,7 +9,7 @@ use syscollect_model::{
     StringId, Tables, TrackId, Value,
 };
 use syscollect_playback::Stopped;
-use syscollect_zone_protocol::{self as protocol, TextRole, ZONE_VALUE};
+use syscollect_zone_protocol::{self as protocol, ImageBlocks, TextRole, ZONE_VALUE};
 
 /// Bytes of the longest text that is made of several.
 const LONGEST: usize = 64 << 10;
@@ -112,6 +112,8 @@ pub(crate) struct EventAttributes {
     pub(crate) thread_name: Option<String>,
     /// Names of tasks.
     pub(crate) tasks: Vec<(u64, StringId)>,
+    /// Of images that the thread writes.
+    pub(crate) image_blocks: Vec<ImageBlocks>,
     /// Items that make no sense.
     pub(crate) unknown: u64,
     /// The first field of a marker that may still come.
@@ -171,6 +173,10 @@ impl EventAttributes {
                 }),
                 ItemPart::Stack(stack) => {
                     self.stack.add(stack);
+                    true
+                }
+                ItemPart::ImageBlocks(blocks) => {
+                    self.image_blocks.push(blocks);
                     true
                 }
                 ItemPart::Unknown => false,

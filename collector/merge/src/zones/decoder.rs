@@ -12,6 +12,7 @@ use crate::zones::cursor::ZoneRecord;
 use crate::zones::frames::FrameSets;
 use crate::zones::gpu::live::LiveGpuWork;
 use crate::zones::heap::HeapChange;
+use crate::zones::images::FrameImages;
 use crate::zones::locks::LockUse;
 use crate::zones::log::SourceLocation;
 use crate::zones::markers::{Marker, MarkerPlacement, WrittenMarker};
@@ -27,7 +28,9 @@ use syscollect_model::{
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_store::Producer;
-use syscollect_zone_protocol::{self as zone_protocol, FramePhase, Item, is_stamped, item_words};
+use syscollect_zone_protocol::{
+    self as zone_protocol, FramePhase, ImageBlocks, Item, is_stamped, item_words,
+};
 
 /// Decodes lanes of zones: what instrumented programs tell. Each part keeps what is open of its
 /// own.
@@ -36,6 +39,7 @@ pub(crate) struct Zones {
     pub(crate) references: ZoneReferences,
     pub(crate) threads: ZoneThreads,
     pub(crate) frames: FrameSets,
+    images: FrameImages,
     async_zones: AsyncZones,
     plots: Plots,
     messages: Messages,
@@ -64,6 +68,7 @@ impl Zones {
             references: ZoneReferences::new(known, FieldNames { text, value, began_before }),
             threads: ZoneThreads::new(zones),
             frames: FrameSets::new(main, frame),
+            images: FrameImages::new(strings),
             async_zones: AsyncZones::default(),
             plots: Plots::default(),
             messages: Messages { category: message, empty },
@@ -101,6 +106,9 @@ impl Zones {
         missing: LaneGap,
     ) -> Result<(), Stopped> {
         engine.missing(lane, missing.at_least())?;
+        if missing.at_least() > 0 {
+            self.images.pass_over(engine.source.lanes[lane].lane);
+        }
         let before = engine.source.lanes[lane].writer;
         let writer = self.writer(engine, engine.source.lanes[lane].lane, chunk);
         engine.source.lanes[lane].writer = Some(writer);
@@ -175,6 +183,7 @@ impl Zones {
             }
             ZoneEvent::Attached { depth } => self.threads[writer.slot].leave(engine, depth)?,
             ZoneEvent::Lost { events } => {
+                self.images.pass_over(writer.lane);
                 if let Ok(lane) = engine.index_of(writer.lane) {
                     engine.loss_before(lane, events)?;
                 }
@@ -193,6 +202,7 @@ impl Zones {
                 let log = self.references.known.logs.get(client);
                 self.frames.on(engine, writer, log, set, phase)?;
             }
+            ZoneEvent::FrameImage(image) => self.images.begin(engine, writer, image),
             ZoneEvent::AsyncBegin { location, zone, task } => {
                 let begin = AsyncEvent::Begin(AsyncStart { location, zone, task });
                 return self.async_event(engine, writer, begin, attribute_words);
@@ -424,8 +434,8 @@ impl Zones {
         about: About,
     ) -> Result<EventAttributes, Stopped> {
         let ZoneReferences { known, names, .. } = &self.references;
-        let log = known.logs.get(writer.program.client);
-        let mut attributes = EventAttributes::read(words, about, log, *names, &engine.tables);
+        let (log, names) = (known.logs.get(writer.program.client), *names);
+        let mut attributes = EventAttributes::read(words, about, log, names, &engine.tables);
         if words.is_empty() {
             return Ok(attributes);
         }
@@ -436,11 +446,30 @@ impl Zones {
             engine.rename(writer.thread, name)?;
         }
         self.async_zones.name_tasks(writer.program, &attributes.tasks);
+        let image_blocks = std::mem::take(&mut attributes.image_blocks);
+        if !image_blocks.is_empty() {
+            self.image_blocks(engine, writer, &image_blocks)?;
+        }
         let zone = std::mem::take(&mut attributes.zone);
         if !zone.is_empty() {
-            self.threads[writer.slot].update_innermost(engine, zone, *names)?;
+            self.threads[writer.slot].update_innermost(engine, zone, names)?;
         }
         Ok(attributes)
+    }
+
+    /// More of the image that the thread writes.
+    fn image_blocks(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        blocks: &[ImageBlocks],
+    ) -> Result<(), Stopped> {
+        let programs = &self.references.known.programs;
+        let taken = |engine: &mut Engine<'_>, ticks| {
+            let clock = programs.clock(writer.program.client, engine.present.map());
+            Some(engine.time(clock.limit(clock.anywhere(ticks)?)))
+        };
+        self.images.add(engine, writer, &mut self.frames, taken, blocks)
     }
 
     /// Applies attributes of what is open.
@@ -505,6 +534,7 @@ impl Zones {
     pub(crate) fn forget(&mut self, forgotten: &mut Forgotten) {
         self.threads.forget(forgotten);
         self.frames.forget(forgotten);
+        self.images.forget(forgotten);
         self.async_zones.forget(forgotten);
         self.plots.forget(forgotten);
         if forgotten.code {
@@ -520,6 +550,7 @@ impl Zones {
         process: Option<ProcessId>,
     ) -> Result<(), Stopped> {
         self.gpu.close(engine, &mut self.references, process)?;
+        self.images.close(process);
         let mut tracks = self.frames.close(process);
         tracks.append(&mut self.async_zones.close(process));
         tracks.sort_unstable();

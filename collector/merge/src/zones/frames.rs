@@ -3,11 +3,15 @@
 use crate::engine::{Engine, ProgramId, Writer};
 use crate::zones::log::Log;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use syscollect_model::{
-    Event, Forgotten, ProcessId, Scope, Slice, StringId, Track, TrackId, TrackKind,
+    Event, Forgotten, ProcessId, Scope, Slice, StringId, Time, Track, TrackId, TrackKind,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::FramePhase;
+
+/// Frames of a main set that are remembered: an image may come so much later than its frame.
+const MOST_REMEMBERED: usize = 1024;
 
 /// What tells a set of frames from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,11 +24,39 @@ struct FrameSetKey {
 }
 
 /// A set of frames.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct FrameSet {
     track: TrackId,
     count: u64,
     open: bool,
+    /// When its last frames began; of main sets only.
+    began: VecDeque<Time>,
+}
+
+/// A frame of the main set of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MainFrame {
+    /// The set's track.
+    pub(crate) track: TrackId,
+    /// `None` where the frame is not known (any more).
+    pub(crate) found: Option<FoundFrame>,
+}
+
+/// Which frame it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FoundFrame {
+    pub(crate) number: u64,
+    pub(crate) began: Time,
+}
+
+impl FrameSet {
+    /// The frame of that time, or that which came so many before it.
+    fn frame_at(&self, time: Time, frames_ago: usize) -> Option<FoundFrame> {
+        let until = self.began.partition_point(|began| *began <= time);
+        let index = until.checked_sub(1 + frames_ago)?;
+        let later = self.began.len() - 1 - index;
+        Some(FoundFrame { number: self.count - later as u64, began: self.began[index] })
+    }
 }
 
 /// The sets of all programs.
@@ -69,15 +101,9 @@ impl FrameSets {
         name: Option<StringId>,
         phase: FramePhase,
     ) -> Result<(), Stopped> {
-        let (main, frame) = (self.main, self.frame);
+        let frame = self.frame;
         let continuous = phase == FramePhase::Mark;
-        let key = FrameSetKey { program, name, continuous };
-        let set = self.sets.entry(key).or_insert_with(|| {
-            let scope = Scope::Process(program.process);
-            let kind = TrackKind::Frames { continuous, main: name.is_none() };
-            let track = Track { scope, name: name.unwrap_or(main), kind };
-            FrameSet { track: engine.track(track, program.client.into()), count: 0, open: false }
-        });
+        let set = self.set(engine, FrameSetKey { program, name, continuous });
         if set.open {
             match phase {
                 // It was never ended.
@@ -89,10 +115,45 @@ impl FrameSets {
         if set.open {
             engine.occurred(EventType::Frame);
             set.count += 1;
+            if name.is_none() {
+                if set.began.len() == MOST_REMEMBERED {
+                    set.began.pop_front();
+                }
+                set.began.push_back(engine.now());
+            }
             let slice = Slice { number: Some(set.count), ..Slice::named(frame) };
             engine.emit(&Event::SliceBegin(set.track, slice))?;
         }
         Ok(())
+    }
+
+    /// The set, which begins if it is new.
+    fn set(&mut self, engine: &mut Engine<'_>, key: FrameSetKey) -> &mut FrameSet {
+        let main = self.main;
+        self.sets.entry(key).or_insert_with(|| {
+            let FrameSetKey { program, name, continuous } = key;
+            let scope = Scope::Process(program.process);
+            let kind = TrackKind::Frames { continuous, main: name.is_none() };
+            let track = Track { scope, name: name.unwrap_or(main), kind };
+            let track = engine.track(track, program.client.into());
+            FrameSet { track, count: 0, open: false, began: VecDeque::new() }
+        })
+    }
+
+    /// The frame of the program's main set at that time, or that which came so many before it. Of a
+    /// main set whose frames have gaps only where there is no other.
+    pub(crate) fn main_frame(
+        &mut self,
+        engine: &mut Engine<'_>,
+        program: ProgramId,
+        time: Time,
+        frames_ago: u8,
+    ) -> MainFrame {
+        let key = |continuous| FrameSetKey { program, name: None, continuous };
+        let has_only_gaps =
+            !self.sets.contains_key(&key(true)) && self.sets.contains_key(&key(false));
+        let set = self.set(engine, key(!has_only_gaps));
+        MainFrame { track: set.track, found: set.frame_at(time, frames_ago.into()) }
     }
 
     /// Forgets sets of processes that are gone, and needs the names of the others.

@@ -8,7 +8,7 @@
 //!
 //! [`decoder`] says whose an item is, and applies what is said behind it. What is open is of
 //! [`threads`], [`async_zones`] and [`frames`], each with its own; of [`markers`], which a thread
-//! keeps, the first halves. [`plots`], [`messages`], [`locks`], [`heap`] and [`crashes`] are over
+//! keeps, the first halves; of [`images`], what has not come yet. [`plots`], [`messages`], [`locks`], [`heap`] and [`crashes`] are over
 //! when they are told; what [`gpu`] has is told in the pass before. All of them look up in
 //! [`references`]. Programs without shared memory come as hits (`crate::probes`), each a
 //! [`client_event`].
@@ -26,6 +26,7 @@ pub(crate) mod frames;
 pub(crate) mod gpu;
 pub(crate) mod heap;
 pub(crate) mod held_shares;
+pub(crate) mod images;
 pub(crate) mod lifetimes;
 pub(crate) mod locks;
 pub(crate) mod log;

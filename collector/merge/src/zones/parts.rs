@@ -2,7 +2,7 @@
 
 use crate::zones::stacks::WrittenStack;
 use syscollect_zone_protocol::{
-    Attribute, Item, StackEnding, StackPiece, TextPiece, TextRole, Value, item_words,
+    Attribute, ImageBlocks, Item, StackEnding, StackPiece, TextPiece, TextRole, Value, item_words,
 };
 
 /// What such an item says. Texts and stacks that lie in several items are one.
@@ -29,6 +29,8 @@ pub(crate) enum ItemPart {
     },
     /// Of the program's code.
     Stack(WrittenStack),
+    /// Of an image, which they name.
+    ImageBlocks(ImageBlocks),
     /// It cannot be understood.
     Unknown,
 }
@@ -119,6 +121,7 @@ impl Iterator for Parts<'_> {
                 self.text(role, field, piece, more)
             }
             Some(Attribute::Stack { piece, more, ending }) => self.stack(piece, more, ending),
+            Some(Attribute::ImageBlocks(blocks)) => ItemPart::ImageBlocks(blocks),
             Some(Attribute::Color(color)) => ItemPart::Color(color),
             Some(Attribute::TaskName { string, task }) => ItemPart::TaskName { string, task },
             Some(Attribute::Tag { role, string, number }) => ItemPart::Tag { role, string, number },
@@ -169,7 +172,7 @@ mod tests {
         #[test]
         fn words_of_any_content_end(
             words in prop::collection::vec(any::<u64>(), 0..64),
-            kinds in prop::collection::vec(0u8..0x1e, 64),
+            kinds in prop::collection::vec(0u8..0x20, 64),
         ) {
             let words: Vec<u64> = words
                 .iter()

@@ -161,7 +161,7 @@ impl EventCounts {
             Event::Migration(_) => self.migrations += 1,
             Event::Sample(_) => self.samples += 1,
             Event::SliceBegin(..) => self.slices += 1,
-            Event::Instant(..) => self.instants += 1,
+            Event::Instant(..) | Event::FrameImage(..) => self.instants += 1,
             Event::Message(..) => {
                 self.instants += 1;
                 self.messages += 1;

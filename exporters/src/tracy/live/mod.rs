@@ -489,6 +489,7 @@ impl Exporter for TracyLive {
             Event::Lock(event) => self.lock(time, event, tables),
             Event::Memory(event) => self.memory(time, event, tables),
             Event::GpuJob(track, job) => self.job(*track, time, job, tables),
+            Event::FrameImage(track, image) => self.instant(*track, time, &image.mark, tables),
             Event::Crash(crash) => self.crash(time, crash, tables),
             Event::SignalExit(exit) => self.signal_exit(time, exit, tables),
             Event::RecordingEnd(_) => self.tell(time, tracy::Event::Gap(None)),

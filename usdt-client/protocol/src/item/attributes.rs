@@ -1,6 +1,8 @@
 //! Attributes and values as words.
 
-use super::{Attribute, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, halves, high, low};
+use super::{
+    Attribute, ImageBlocks, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, halves, high, low,
+};
 use crate::pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece};
 use crate::{StackEnding, TextRole, ValueType};
 
@@ -62,6 +64,7 @@ impl Attribute {
                     u64::from(piece.length()) << 8 | u64::from(more) << 16 | (ending as u64) << 24;
                 (Kind::Stack, upper, 1 + usize::from(piece.length()))
             }
+            Self::ImageBlocks(blocks) => return blocks.encode(),
         };
         words[0] = kind as u64 | upper;
         ItemWords { words, length }
@@ -95,6 +98,7 @@ impl Attribute {
                     ending: StackEnding::from_number(ending).unwrap_or(StackEnding::Other),
                 }
             }
+            ItemKind::ImageBlocks => Self::ImageBlocks(ImageBlocks::decode(*first, rest)),
             _ => return None,
         })
     }

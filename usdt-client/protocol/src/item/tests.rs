@@ -63,7 +63,21 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::ThreadEnd),
         long.prop_map(|(location, zone, began)| Event::AsyncOpen { location, zone, began }),
         gpu_event().prop_map(Event::Gpu),
+        frame_image().prop_map(Event::FrameImage),
     ]
+}
+
+fn frame_image() -> impl Strategy<Value = FrameImage> {
+    (any::<(u16, u8, bool)>(), any::<(u64, u16, u16)>()).prop_map(
+        |((image, frames_ago, is_flipped), (taken, width, height))| FrameImage {
+            image,
+            frames_ago,
+            is_flipped,
+            taken,
+            width,
+            height,
+        },
+    )
 }
 
 fn gpu_event() -> impl Strategy<Value = GpuEvent> {
@@ -116,6 +130,11 @@ fn attribute() -> impl Strategy<Value = Attribute> {
                 more,
                 ending
             }
+        ),
+        (any::<(u16, u32)>(), prop::collection::vec(any::<u64>(), 1..=ITEM_BLOCKS)).prop_map(
+            |((image, first), blocks)| Attribute::ImageBlocks(ImageBlocks::new(
+                image, first, &blocks
+            ))
         ),
     ]
 }
@@ -226,4 +245,22 @@ fn an_ending_of_a_newer_client_is_some_other_cut() {
         panic!("no stack");
     };
     assert_eq!(ending, StackEnding::Other);
+}
+
+#[test]
+fn an_image_that_cannot_be_has_no_blocks() {
+    let sized = |width, height| {
+        let taken =
+            FrameImage { image: 1, frames_ago: 0, is_flipped: false, taken: 5, width, height };
+        taken.blocks()
+    };
+    assert_eq!(
+        [sized(4, 4), sized(320, 180), sized(960, 544)],
+        [Some(1), Some(3600), Some(32_640)]
+    );
+    let none = [sized(0, 4), sized(4, 0), sized(6, 4), sized(4, 5), sized(65_532, 65_532)];
+    assert_eq!(none, [None; 5]);
+    for blocks in [0, 4, 255] {
+        assert_eq!(item_words(ItemKind::ImageBlocks as u64 | blocks << 8), None, "{blocks}");
+    }
 }

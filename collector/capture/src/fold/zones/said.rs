@@ -21,9 +21,10 @@ impl Subject {
             Attribute::Tag { role, .. } => (role, false),
             Attribute::Color(_) => return Self::Zone,
             Attribute::Value { .. } if !is_marker => return Self::Zone,
-            Attribute::Value { .. } | Attribute::TaskName { .. } | Attribute::Stack { .. } => {
-                return Self::Event;
-            }
+            Attribute::Value { .. }
+            | Attribute::TaskName { .. }
+            | Attribute::Stack { .. }
+            | Attribute::ImageBlocks(_) => return Self::Event,
         };
         match role {
             TextRole::ThreadName => Self::ThreadName { more },
