@@ -44,7 +44,7 @@ struct memory_share {
 	__u64 room;
 };
 
-#define MEMORY_SHARE_BYTES (16u << 20)
+#define MEMORY_SHARE_BYTES (32u << 20)
 /* A byte in so many ticks, as a shift: some 1 to 2 MB in a second. */
 #define MEMORY_SHARE_TICKS 11
 

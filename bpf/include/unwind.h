@@ -675,8 +675,9 @@ static __always_inline int unwind_by_frame_pointer(struct scratch *s)
 
 	if (!read_word(s, bp + 8))
 		return STACK_UNREADABLE;
+	/* Nor does a 0 say anything that lies behind where some other register's value leads. */
 	if (!u->word)
-		return UNWIND_WHOLE;
+		return u->reached == FRAME_LINKED ? UNWIND_WHOLE : STACK_NO_UNWIND_INFORMATION;
 	u->bp = caller_bp;
 	u->sp = bp + 16;
 	u->ip = u->word;

@@ -51,6 +51,10 @@ pub struct PinnedFiles {
     new: Option<OpenedFile>,
     /// Files whose next mapping is as that of one that was never observed.
     new_again: FxHashSet<FileIdentity>,
+    /// Files in memory that are no modules: programs make code in them.
+    of_made_code: FxHashSet<FileIdentity>,
+    /// Processes whose file of that kind was looked for; each has one.
+    makers: FxHashSet<u32>,
     perf_maps: CodeLists,
     dumps: CodeLists,
     room: FileQuota,
@@ -58,6 +62,14 @@ pub struct PinnedFiles {
 
 /// A file by what never changes with its name: device, inode, size, time of last write.
 type FileIdentity = (u64, u64, u64, (i64, u32));
+
+/// Adds to what is remembered, which is forgotten where it is too much.
+fn insert_bounded<T: Eq + std::hash::Hash>(remembered: &mut FxHashSet<T>, one: T) {
+    if remembered.len() >= SEEN_MAX {
+        remembered.clear();
+    }
+    remembered.insert(one);
+}
 
 fn identity(data: &FileData) -> FileIdentity {
     (data.device, data.inode, data.size, data.written)
@@ -133,11 +145,15 @@ impl PinnedFiles {
         if !self.is_to_pin(mapping, user) {
             return true;
         }
+        if mapping.is_generated() {
+            insert_bounded(&mut self.makers, mapping.pid);
+        }
         if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) }
     }
 
     /// The file that the last [`pin`](Self::pin) opened, if nothing was known of it before: once
-    /// for each file, whether it is pinned or another one with its build id.
+    /// for each file, whether it is pinned or another one with its build id, or has only what a
+    /// program made in it.
     pub fn take_new(&mut self) -> Option<OpenedFile> {
         self.new.take()
     }
@@ -147,16 +163,18 @@ impl PinnedFiles {
     pub fn is_new_again(&mut self, file: &FileData) {
         let identity = identity(file);
         self.known.remove(&identity);
-        if self.new_again.len() >= SEEN_MAX {
-            self.new_again.clear();
-        }
-        self.new_again.insert(identity);
+        self.of_made_code.remove(&identity);
+        insert_bounded(&mut self.new_again, identity);
     }
 
     /// Whether [`pin`](Self::pin) has something to do for a process of this user, or of one who
     /// is not known any more: it does not where there is no file, or where that is known to be
     /// held, which takes no call of the system.
     pub fn is_to_pin(&self, mapping: &Mapping, user: Option<u32>) -> bool {
+        // A program that makes code maps its file for each piece of it.
+        if mapping.is_generated() {
+            return names_a_memory_file(&mapping.path) && !self.makers.contains(&mapping.pid);
+        }
         (is_of_file(&mapping.path) || mapping.path == vdso::PATH) && !self.is_held(mapping, user)
     }
 
@@ -227,6 +245,7 @@ impl PinnedFiles {
 
     /// A process runs another program: what is pinned as its list of code may be that one's by now.
     pub fn forget_code_lists(&mut self, pid: u32) {
+        self.makers.remove(&pid);
         let users = [self.perf_maps.forget(pid), self.dumps.forget(pid)];
         users.into_iter().flatten().for_each(|user| self.room.give_back(user));
     }
@@ -357,6 +376,9 @@ impl PinnedFiles {
             return Ok(false);
         }
         let identity = identity(found.data());
+        if self.of_made_code.contains(&identity) {
+            return Ok(true);
+        }
         let mut file = None;
         let build_id = match self.known.get(&identity) {
             Some(build_id) => build_id.clone(),
@@ -364,8 +386,10 @@ impl PinnedFiles {
                 let is_memory = names_a_memory_file(&mapping.path);
                 let (opened, (build_id, is_code)) =
                     found.open_and(move |file| (build_id_of(file), !is_memory || is_elf(file)))?;
-                // What a program makes in a file like that, to map it twice, need not be kept.
+                // What a program makes in a file like that, to map it twice, need not be kept here.
                 if !is_code {
+                    insert_bounded(&mut self.of_made_code, identity);
+                    self.new = Some(opened);
                     return Ok(true);
                 }
                 let build_id = build_id.unwrap_or_default();

@@ -17,12 +17,13 @@ pub const WORD_BYTES: i64 = 8;
 /// Bytes of a stack that one [`StackMemoryHeader`] announces, at most; parts begin at multiples of
 /// it, so that none crosses a page.
 pub const MEMORY_PART_BYTES: usize = 2048;
-/// Parts that are sent of one stack at most: at least 30 KiB. Of threads that block, three of four
-/// stacks need 5 KiB and nine of ten 11 KiB; compilers need more, and are over before long.
-pub const MEMORY_PARTS: usize = 16;
+/// Parts that are sent of one stack at most: at least 62 KiB. Of threads that block, three of four
+/// stacks need 5 KiB and nine of ten 11 KiB; compilers need 30 to 60, and are over before long.
+pub const MEMORY_PARTS: usize = 32;
 /// Parts that are sent of its outermost frames besides, where it is known where the stack begins: a
-/// function of which one frame takes all that is sent (rustc's has 540 KB) is not far from there.
-pub const MEMORY_TOP_PARTS: usize = 28;
+/// function of which one frame takes all that is sent (rustc's has 540 KB) is not far from there:
+/// its own callers take up to 80 KB.
+pub const MEMORY_TOP_PARTS: usize = 44;
 
 /// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
 /// the call: [`UnwindRow::cfa`].

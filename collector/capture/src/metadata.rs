@@ -401,7 +401,8 @@ impl<'a> MetadataRecorder<'a> {
                 self.jvms.iter_mut().for_each(|jvms| jvms.mapped(&mapping, at, whose));
                 if mapping.is_generated() {
                     self.perf_maps.add(mapping.pid, whose, Instant::now());
-                } else if self.pinned.is_to_pin(&mapping, whose.uid()) {
+                }
+                if self.pinned.is_to_pin(&mapping, whose.uid()) {
                     self.add(mapping.pid, MetadataTask::Mapped(mapping));
                 }
             }

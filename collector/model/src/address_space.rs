@@ -29,9 +29,10 @@ impl Mapping {
     /// Whether what lies there was made by the process itself while it ran, by a compiler for
     /// example: no file has its code, so offsets in one say nothing.
     ///
-    /// .NET writes code through one mapping of a file in memory and runs it in another.
+    /// .NET writes code through one mapping of a file in memory and runs it in another, and so does
+    /// who makes it with AsmJit, as Erlang.
     pub fn is_generated(&self) -> bool {
-        const GENERATED: [&str; 3] = ["[heap]", "[stack]", "/dev/zero"];
+        const GENERATED: [&str; 4] = ["[heap]", "[stack]", "/dev/zero", "/memfd:vmem"];
         let path = self.path.trim_end_matches(" (deleted)");
         !self.path.starts_with(['/', '['])
             || path.starts_with("//")
@@ -543,8 +544,15 @@ mod tests {
 
     #[test]
     fn what_no_file_holds_was_made_by_the_process() {
-        let made =
-            ["//anon", "", "[heap]", "[stack]", "[anon:v8]", "/memfd:doublemapper (deleted)"];
+        let made = [
+            "//anon",
+            "",
+            "[heap]",
+            "[stack]",
+            "[anon:v8]",
+            "/memfd:doublemapper (deleted)",
+            "/memfd:vmem (deleted)",
+        ];
         let of_files = ["/bin/a", "/bin/a (deleted)", "[vdso]", "/memfd:runc (deleted)"];
         for path in made {
             assert!(mapping(1, 0, path, 0).is_generated(), "{path}");

@@ -21,6 +21,7 @@ pub struct UnwindFile {
     layout: Layout,
     /// Whether rules are read from its code, once that is known.
     reads_code: OnceLock<bool>,
+    enters_haskell: OnceLock<bool>,
 }
 
 impl UnwindFile {
@@ -49,7 +50,8 @@ impl UnwindFile {
 
     fn of(source: Source) -> Result<Self, UnwindError> {
         let layout = Layout::read(&source.cache())?;
-        Ok(Self { source, layout, reads_code: OnceLock::new() })
+        let (reads_code, enters_haskell) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { source, layout, reads_code, enters_haskell })
     }
 
     /// Where its code lies, as offsets within the file; sorted, without overlaps.
@@ -79,7 +81,8 @@ impl UnwindFile {
             Err(UnwindError::Missing | UnwindError::Compressed(_)) => Frames::none(runs),
             frames => frames?,
         };
-        let code = CodeReader { source: &self.source, layout: &self.layout };
+        let Self { source, layout, enters_haskell, .. } = self;
+        let code = CodeReader { source, layout, enters_haskell };
         let mut pages = table::pages(&frames, reads_code.then_some(code), writer);
         if !reads_code {
             pages.iter_mut().for_each(|(page, rows)| self.add_stack_switches(*page, rows));

@@ -3,6 +3,7 @@
 use crate::UnwindError;
 use crate::fde::{CIE_MAX, FDE_MAX, FdeReader, Length};
 use crate::file::{Layout, Source};
+use crate::haskell;
 use crate::index::{FdePosition, Index, SearchTable};
 use crate::partial::PartialBytes;
 use crate::rule::Slice;
@@ -187,6 +188,18 @@ fn read_index<'a>(
     let rows = bytes.length().saturating_sub(FrameIndex::HEADER) / FrameIndex::ROW;
     let rows = rows.min(index.rows as usize);
     Ok(Some((place, (rows > 0).then_some(SearchTable { bytes, index, rows }))))
+}
+
+/// Bytes of unwind information that a program in Haskell has at most: of it only the runtime system
+/// and libraries in C have some.
+const HASKELL_FRAMES_MAX: u64 = 1 << 20;
+
+/// Whether a program has the runtime system's function that enters Haskell.
+pub(crate) fn enters_haskell(source: &Source, layout: &Layout) -> bool {
+    let index = layout.frame_index.and_then(|index| read_index(source, layout, index).ok()?);
+    let Some((FrameSection { mut segment, .. }, _)) = index else { return false };
+    segment.size = segment.size.min(HASKELL_FRAMES_MAX);
+    source.read(segment).is_ok_and(|frames| haskell::enters_haskell(&frames))
 }
 
 /// Whether Go's linker made some of its code, as the sections say, which `strip` leaves.

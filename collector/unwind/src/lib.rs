@@ -41,6 +41,7 @@ mod fde;
 mod file;
 mod frames;
 mod go;
+mod haskell;
 mod index;
 mod memory;
 mod partial;

@@ -190,6 +190,10 @@ impl StackMemory {
             _ => {}
         }
         let (caller_bp, ip) = (self.read(Some(bp))?, self.read(above(bp, 1))?);
+        // Nor does a 0 say anything that lies behind where some other register's value leads.
+        if ip == 0 && *reached != FrameReached::Linked {
+            return Err(WalkEnd::Unusable);
+        }
         let sp = above(bp, 2).ok_or(WalkEnd::Unreadable)?;
         Ok((Registers { ip, sp, bp: caller_bp }, FrameReached::Linked))
     }
@@ -363,6 +367,14 @@ mod tests {
         assert_eq!(memory.callers(1, code).truncated, cut);
         memory.reached = FrameReached::Linked;
         assert_eq!(memory.callers(1, code).truncated, 0);
+        // Nor does the 0 end a stack that lies behind where rbp leads: Haskell's is one of numbers.
+        memory.stack = of_words(STACK, &[7, 0]);
+        memory.registers.bp = STACK;
+        assert_eq!(memory.callers(1, code).truncated, 0);
+        memory.reached = FrameReached::Called;
+        assert_eq!(memory.callers(1, code).truncated, cut);
+        memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) };
+        assert_eq!(memory.callers(1, code).truncated, cut);
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn cfa_far(offset: i64) -> Option<RuleAndOffset> {
 /// A CFA that is what `expression` evaluates to.
 pub(crate) fn cfa_by_expression(expression: Expression<Slice<'_>>) -> Option<RuleAndOffset> {
     let operations = operations(expression)?;
-    cfa_at_word(&operations).or_else(|| plt(&operations))
+    cfa_at_word(&operations).or_else(|| plt(&operations)).or_else(|| linked_frame(&operations))
 }
 
 /// `*(rsp + n)` or `*(rbp + n)`, and one word more: of functions that align their stack.
@@ -131,6 +131,21 @@ fn plt(operations: &[Operation<Slice<'_>>]) -> Option<RuleAndOffset> {
     let is_plt = register_offset(sp)? == (STACK_POINTER, WORD_BYTES)
         && register_offset(ip)? == (RETURN_ADDRESS, 0);
     is_plt.then_some((cfa_rule::PLT, *threshold as i16))
+}
+
+/// `*rbp + 16`: SBCL's entry into Lisp, whose rbp leads to the frame of what it calls, where its
+/// own rbp lies. That takes it back before it returns, as a walk by frame pointers does that comes
+/// from there, and so it is a frame pointer like any. Where the entry itself stands, for the two
+/// instructions before its call, this rule leads to no code.
+fn linked_frame(operations: &[Operation<Slice<'_>>]) -> Option<RuleAndOffset> {
+    const FRAME: u64 = 2 * WORD_BYTES as u64;
+    let [first, Operation::Deref { size: 8, space: false, .. }, rest @ ..] = operations else {
+        return None;
+    };
+    let [Operation::UnsignedConstant { value: FRAME }, Operation::Plus] = rest else {
+        return None;
+    };
+    (register_offset(first)? == (FRAME_POINTER, 0)).then_some((cfa_rule::RBP, 2))
 }
 
 /// The caller's rbp lies at CFA + `offset`.

@@ -4,7 +4,8 @@ use crate::UnwindRow;
 use crate::code::{BareCode, CODE_AROUND, LINKED_CODE_AROUND, linked_rules, rules};
 use crate::fde::FdeReader;
 use crate::file::{Layout, Source};
-use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame};
+use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame, enters_haskell};
+use crate::haskell;
 use crate::index::FdePosition;
 use crate::program::{Damaged, Program};
 use crate::rule::{Rule, Slice};
@@ -12,6 +13,7 @@ use crate::run::Run;
 use crate::writer::PageWriter;
 use gimli::{FrameDescriptionEntry, UnwindSection};
 use std::ops::Range;
+use std::sync::OnceLock;
 use syscollect_elf::LoadedPart;
 use syscollect_records::unwind::PAGE_BYTES;
 
@@ -45,7 +47,12 @@ pub(crate) fn pages(
 pub(crate) struct CodeReader<'a> {
     pub(crate) source: &'a Source,
     pub(crate) layout: &'a Layout,
+    /// Whether it is of a program that enters Haskell, once that is known.
+    pub(crate) enters_haskell: &'a OnceLock<bool>,
 }
+
+/// Less code than this, bytes, is not what GHC has compiled.
+const HASKELL_MIN: u64 = 4096;
 
 impl CodeReader<'_> {
     /// Rules of the code at these addresses of a segment, a part of what has no unwind information.
@@ -63,6 +70,13 @@ impl CodeReader<'_> {
             let part = LoadedPart::new(start, offset, end - start)?;
             Some((self.source.read(part).ok()?, start))
         };
+        // Such code has no returns by which anything could be known of it.
+        let is_large = without_information.end - without_information.start >= HASKELL_MIN;
+        let enters = || enters_haskell(self.source, self.layout);
+        if is_large && *self.enters_haskell.get_or_init(enters) {
+            let bytes = bytes_around(0);
+            return bytes.map_or_else(Vec::new, |(bytes, start)| haskell::rules(&bytes, start));
+        }
         let code = BareCode {
             bytes: &[],
             address: 0,

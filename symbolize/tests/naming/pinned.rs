@@ -79,6 +79,25 @@ fn a_program_that_lies_in_memory_alone_is_found_through_its_mapping() {
     let mut pinned = PinnedFiles::new();
     assert_eq!(pinned.pin(&mut made.mapping, None), privileged);
     assert!(pinned.file(&made.mapping.path, &BuildId::default()).is_none());
+    // It is told once, so that nobody waits for tables of it.
+    assert_eq!(pinned.take_new().is_some(), privileged);
+    assert_eq!(pinned.pin(&mut made.mapping, None), privileged);
+    assert!(pinned.take_new().is_none());
+}
+
+#[test]
+fn of_a_program_that_makes_code_in_a_file_the_first_mapping_is_looked_at() {
+    let mut made = in_memory(&[0x90; 4096]);
+    made.mapping.path = "/memfd:vmem (deleted)".to_owned();
+    let mut pinned = PinnedFiles::new();
+    assert!(made.mapping.is_generated() && pinned.is_to_pin(&made.mapping, None));
+    pinned.pin(&mut made.mapping, None);
+    assert!(!pinned.is_to_pin(&made.mapping, None));
+    // After it has run exec, it is another program.
+    pinned.forget_code_lists(made.mapping.pid);
+    assert!(pinned.is_to_pin(&made.mapping, None));
+    let anonymous = Mapping { path: "//anon".to_owned(), ..made.mapping.clone() };
+    assert!(!pinned.is_to_pin(&anonymous, None));
 }
 
 fn in_memory(bytes: &[u8]) -> Running {

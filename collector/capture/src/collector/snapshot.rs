@@ -16,9 +16,9 @@ use crate::usage::{cpu_time, peak_memory, program_time};
 
 /// Losses are told apart by when they came as far as this many changes reach back.
 const CHANGES_MAX: usize = 4096;
-/// Stacks as they lay in memory that are kept for later snapshots, of up to 30 KiB each: whoever
+/// Stacks as they lay in memory that are kept for later snapshots, of up to 152 KiB each: whoever
 /// asks for one after the other makes the recorder keep no more.
-const STACKS_MAX: usize = 2048;
+const STACKS_MAX: usize = 1024;
 
 /// What snapshots need that the trace buffer does not keep.
 #[derive(Default)]

@@ -42,7 +42,10 @@ impl MetadataRecorder<'_> {
         self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, 0, turn.whose));
         if mapping.is_generated() {
             self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
-            return true;
+            // Of code in a file walks are told that it has no tables; else they wait for some.
+            if !self.pinned.is_to_pin(mapping, turn.whose.uid()) {
+                return true;
+            }
         }
         if is_jit_dump(&mapping.path) {
             if let Some(owner) = perf_maps::owner(mapping.pid, &read_clocks(self.clock)) {
@@ -54,7 +57,7 @@ impl MetadataRecorder<'_> {
         if let (Some(unwind), Some(file)) = (&self.unwind, self.pinned.take_new()) {
             unwind.mapped(file, &mapping.path, turn.whose);
         }
-        is_pinned
+        is_pinned || mapping.is_generated()
     }
 
     /// Lets files go that only this program keeps from being freed, where they are too much.

@@ -250,3 +250,25 @@ fn why_a_file_has_no_table_is_kept_under_its_name() {
     assert!(!script.reason.is_empty());
     assert_eq!((world.known(), world.count("unwind_damaged")), (3, 1));
 }
+
+#[test]
+fn what_nobody_asked_for_is_made_behind_all_that_was() {
+    let mut world = World::new();
+    world.map(&own_program(), "/usr/bin/honest", HONEST);
+    world.map(&slow_file(), "/usr/lib/other.so", HONEST);
+    while world.work().has_more {}
+    let [file, other] = world.kernel.known.borrow()[..] else { panic!("they are not known") };
+    let asked = WantedPages { file, user: uid_of(HONEST), pages: (0..16).collect() };
+    world.maker.tables.ask(&asked);
+    world.walk_by(other, HONEST);
+    world.work();
+    assert_eq!(world.maker.tables.wanted(), Vec::new());
+    while world.work().has_more {}
+    assert!(world.count("unwind_pages") > 17, "{}", world.count("unwind_pages"));
+    // Who took its time does not go on.
+    let made = world.count("unwind_pages");
+    world.maker.ahead.took(Duration::from_secs(60));
+    world.walk_by(other, HONEST);
+    while world.work().has_more {}
+    assert_eq!(world.count("unwind_pages"), made);
+}

@@ -5,6 +5,7 @@
 //! more; nobody wakes it for that. The memory of the tables is bounded: while it is short, time is
 //! counted in epochs ([`Tables`]), and what was not used lately gives way.
 
+mod ahead;
 mod boost;
 mod held;
 mod interpreters;
@@ -34,6 +35,7 @@ use syscollect_unwind::UnwindFile;
 use crate::fair_queue::ProcessUser;
 use crate::shares::Pool;
 use crate::usage::thread_cpu_time;
+use ahead::TimeAhead;
 use boost::SharedBoost;
 pub use held::{StackCopy, StacksInMemory};
 use interpreters::{Interpreter, InterpreterKind};
@@ -217,6 +219,8 @@ struct TableMaker<N, W> {
     is_unfinished: bool,
     /// Room for files with an interpreter.
     free_interpreters: Pool,
+    /// For what nobody has asked for yet.
+    ahead: TimeAhead,
 }
 
 /// A file that the programs know.
@@ -262,6 +266,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             asked: 0,
             is_unfinished: false,
             free_interpreters: Pool::new(FILES_MAX as u64),
+            ahead: TimeAhead::begin(),
         }
     }
 
@@ -577,7 +582,25 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             self.make(&wanted);
             self.waiting.took_besides(whose(wanted.user), began.elapsed());
         }
+        self.is_unfinished |= self.make_unasked(boost);
         Worked { has_worked: true, has_more: self.is_unfinished }
+    }
+
+    /// Makes some of what nobody has asked for yet, if nothing else is to be made; whether it did.
+    fn make_unasked(&mut self, boost: &mut SharedBoost) -> bool {
+        if self.is_unfinished || !self.ahead.has_some() {
+            return false;
+        }
+        let unasked = self.tables.unasked().into_iter();
+        let unasked = self.waiting.least(unasked, |unasked| whose(unasked.user));
+        let Some(mut unasked) = unasked else { return false };
+        unasked.pages.truncate(PAGES_AT_ONCE);
+        boost.serve(unasked.user);
+        let began = Instant::now();
+        self.make(&unasked);
+        self.waiting.took_besides(whose(unasked.user), began.elapsed());
+        self.ahead.took(began.elapsed());
+        true
     }
 
     /// Some pages for the user whose programs took the least time, files that were told of with it:

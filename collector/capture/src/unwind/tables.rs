@@ -24,6 +24,8 @@ const ROWS_OF_SMALL_PAGE: u64 = 64;
 const IDLE_EPOCHS: u64 = 2;
 /// Room is short where less than so much of it is free: one in this many.
 const SHORT: u64 = 4;
+/// A file of which so many pages are made is one whose code walks come by at ever new places.
+const PAGES_OF_BUSY_FILE: usize = 16;
 
 /// Pages of one file that walks through programs of one user have asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,6 +213,24 @@ impl<W: Words> Tables<W> {
                 self.set(index, state);
             }
         }
+    }
+
+    /// Pages that nobody has asked for, of files of which many were asked for: large programs and
+    /// libraries, of which each process asks for others. None of a user's who has no room for as
+    /// much again as it leaves to others: what was asked for goes before.
+    pub(super) fn unasked(&self) -> Vec<WantedPages> {
+        let half = self.free_rows.total() / 2;
+        let files = self.known.values().filter(|file| self.free_rows.room(file.user) > half);
+        let busy = files.filter(|file| {
+            self.made.range(file.pages.clone()).nth(PAGES_OF_BUSY_FILE - 1).is_some()
+        });
+        let unasked = busy.map(|file| {
+            let pages = (0..).zip(file.pages.clone());
+            let pages = pages.filter(|(_, index)| self.state(*index) == PageState::Nothing);
+            let pages = pages.map(|(page, _)| page).collect();
+            WantedPages { file: file.id, user: file.user, pages }
+        });
+        unasked.filter(|unasked| !unasked.pages.is_empty()).collect()
     }
 
     /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Others that

@@ -182,6 +182,23 @@ fn pages_can_be_asked_for_before_a_walk_comes_by() {
 }
 
 #[test]
+fn of_a_file_of_which_many_pages_were_asked_for_the_others_are_known_while_there_is_room() {
+    let mut tables = tables(100);
+    let (compiler, program) = (tables.add(20, 1000).unwrap(), tables.add(10, 0).unwrap());
+    assert!((1..16).all(|page| tables.publish(compiler, page, &[row(0)], 1000)));
+    assert!((0..8).all(|page| tables.publish(program, page, &[row(0)], 1000)));
+    assert_eq!(tables.unasked(), Vec::new());
+    ask(&tables, compiler, 0, 1000);
+    assert!(tables.publish(compiler, 16, &[row(0)], 1000));
+    assert_eq!(tables.unasked(), [wants(compiler, 1000, &[17, 18, 19])]);
+    assert!(tables.publish(compiler, 17, &[], 1000));
+    assert_eq!(tables.unasked(), [wants(compiler, 1000, &[18, 19])]);
+    // Another's rows leave half of the room, and not that much of it to this user.
+    assert!(tables.publish(program, 8, &[row(0); 10], 0));
+    assert_eq!(tables.unasked(), Vec::new());
+}
+
+#[test]
 fn no_users_programs_take_the_rows_that_others_need() {
     let mut tables = tables(100);
     // Whose programs it is that ask counts: a file of root's may be mapped by anybody.

@@ -115,6 +115,14 @@ fn expressions_of_functions_that_align_their_stack_are_known() {
 }
 
 #[test]
+fn an_entry_whose_callee_takes_its_frame_pointer_back_has_that() {
+    // As SBCL says it.
+    assert_eq!(expression(&[BREG6, 0, DEREF, LIT0 + 16, PLUS]), cfa(cfa_rule::RBP, 2));
+    assert_eq!(expression(&[BREG6, 8, DEREF, LIT0 + 16, PLUS]), INEXPRESSIBLE);
+    assert_eq!(expression(&[BREG7, 0, DEREF, LIT0 + 16, PLUS]), INEXPRESSIBLE);
+}
+
+#[test]
 fn entries_of_a_procedure_linkage_table_push_a_word_at_one_of_their_bytes() {
     assert_eq!(expression(&plt(11)), cfa(cfa_rule::PLT, 11));
     assert_eq!(expression(&plt(5)), cfa(cfa_rule::PLT, 5));

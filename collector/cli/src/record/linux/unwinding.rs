@@ -85,14 +85,38 @@ impl Unwinder for LateUnwinder<'_> {
 #[derive(Debug)]
 struct LateTables<'a> {
     files: &'a PinnedFiles,
-    /// `None` for files that are not there, or have nothing to unwind by.
-    modules: HashMap<ModuleKey, Option<RowCache>>,
+    modules: HashMap<ModuleKey, LateModule>,
     /// Rows of all of them.
     rows: usize,
     /// How long tables took so far, by the users for whose stacks they were made.
     took: HashMap<u32, Duration>,
     /// Whether a process is a Java virtual machine.
     machines: HashMap<u32, bool>,
+}
+
+/// What a module's file has to unwind by.
+#[derive(Debug)]
+enum LateModule {
+    /// It is not there.
+    Missing,
+    /// Nothing: its code is walked by frame pointers, as the kernel programs do.
+    WithoutTables,
+    Rows(RowCache),
+}
+
+impl LateModule {
+    fn open(files: &PinnedFiles, key: &ModuleKey) -> Self {
+        let Some(opened) = files.opened(&key.path, &key.build_id) else { return Self::Missing };
+        let file = UnwindFile::read(opened.reader());
+        file.map_or(Self::WithoutTables, |file| Self::Rows(RowCache::new(file)))
+    }
+
+    fn rows(&mut self) -> Option<&mut RowCache> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::Missing | Self::WithoutTables => None,
+        }
+    }
 }
 
 impl LateTables<'_> {
@@ -121,12 +145,16 @@ impl LateTables<'_> {
     fn row(&mut self, key: &ModuleKey, offset: u64, user: u32) -> Option<UnwindRow> {
         if self.rows > ROWS_MAX {
             self.rows = 0;
-            self.modules.values_mut().flatten().for_each(RowCache::clear);
+            self.modules.values_mut().filter_map(LateModule::rows).for_each(RowCache::clear);
         }
         if !self.modules.contains_key(key) {
-            self.modules.insert(key.clone(), open(self.files, key));
+            self.modules.insert(key.clone(), LateModule::open(self.files, key));
         }
-        let module = self.modules.get_mut(key)?.as_mut()?;
+        let module = match self.modules.get_mut(key)? {
+            LateModule::Missing => return None,
+            LateModule::WithoutTables => return Some(UnwindRow::default()),
+            LateModule::Rows(rows) => rows,
+        };
         if module.has(offset) {
             return Some(module.row(offset));
         }
@@ -145,12 +173,6 @@ impl LateTables<'_> {
 fn may_take_time(took: &HashMap<u32, Duration>, user: u32) -> bool {
     let of_user = took.get(&user).copied().unwrap_or_default();
     (user == 0 || of_user < LONGEST_OF_USER) && took.values().sum::<Duration>() < LONGEST
-}
-
-/// What a module's file has to unwind by, if it is there.
-fn open(files: &PinnedFiles, key: &ModuleKey) -> Option<RowCache> {
-    let opened = files.opened(&key.path, &key.build_id)?;
-    Some(RowCache::new(UnwindFile::read(opened.reader()).ok()?))
 }
 
 #[cfg(test)]
@@ -187,7 +209,7 @@ mod tests {
         let other = ModuleKey { path: "/nowhere".to_owned(), ..key.clone() };
         assert_eq!(tables.row(&other, code, 1000), None);
         assert_eq!(tables.modules.len(), 2);
-        let made = tables.modules[&key].as_ref().unwrap();
+        let made = tables.modules.get_mut(&key).unwrap().rows().unwrap();
         assert!(made.has(code + 64) && !made.has(code + 64 + PAGE_BYTES));
     }
 
