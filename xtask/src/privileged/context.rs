@@ -41,6 +41,8 @@ pub(crate) struct Context {
     /// What this kernel offers to this user.
     pub(crate) offered: Offered,
     effort: Effort,
+    /// How long long tests are to be, if that was said.
+    length: Option<Duration>,
     folder: tempfile::TempDir,
 }
 
@@ -86,6 +88,7 @@ impl Context {
             load: build_loads()?,
             engine: Engine::find(),
             effort: Effort::Full,
+            length: None,
             folder: tempfile::Builder::new()
                 .prefix("syscollect-test-")
                 .tempdir()
@@ -103,12 +106,23 @@ impl Context {
             load: programs.join("syscollect-load"),
             engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
             effort: Effort::Emulated,
+            length: None,
             folder: tempfile::Builder::new()
                 .prefix("syscollect-test-")
                 .disable_cleanup(std::env::var_os("SYSCOLLECT_TESTS_KEEP").is_some())
                 .tempdir()
                 .context("cannot create a folder")?,
         })
+    }
+
+    /// Long tests go on for so long.
+    pub(crate) fn lasting(self, length: Option<Duration>) -> Self {
+        Self { length, ..self }
+    }
+
+    /// How long a test is to go on that does for so long unless something else is said.
+    pub(crate) fn length(&self, usual: Duration) -> Duration {
+        self.length.unwrap_or(usual)
     }
 
     /// How often a load does what it does `times` times on any machine.

@@ -11,7 +11,7 @@
 //! they are left out, and the table says so.
 
 mod bad_input;
-mod firefox;
+pub(crate) mod firefox;
 mod perfetto;
 mod table;
 mod windows_traces;
