@@ -98,7 +98,8 @@ fn run(context: &Context, storm: &Storm) -> Result<String> {
         after / MIB,
         before.unwrap_or_default() / MIB,
     );
-    let before = before.with_context(|| format!("the buffer was not full in that time: {words}"))?;
+    let before =
+        before.with_context(|| format!("the buffer was not full in that time: {words}"))?;
     ensure!(events >= LEAST_EVENTS, "{words}");
     let parts = |of: &NamedEvents| [of.threads, of.processes, of.stacks, of.frames];
     let lacking = kept.lacking();
