@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, StackCut, StackId, Tables, ThreadId, Time};
+use syscollect_model::{Event, Exporter, SleepState, StackCut, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -112,6 +112,10 @@ impl fmt::Display for NamedEvents {
     }
 }
 
+fn is_asleep(state: SleepState) -> bool {
+    matches!(state, SleepState::Interruptible | SleepState::Uninterruptible | SleepState::Idle)
+}
+
 impl Exporter for NamedEvents {
     type Error = anyhow::Error;
 
@@ -131,7 +135,10 @@ impl Exporter for NamedEvents {
         }
         let (thread, stack) = match event {
             Event::Sample(sample) => (Some(sample.thread), sample.stack),
-            Event::Switch(switch) => (switch.previous, switch.off_cpu.stack),
+            // Who is preempted does not block, and has none; nor has who ends.
+            Event::Switch(switch) if is_asleep(switch.off_cpu.state) => {
+                (switch.previous, switch.off_cpu.stack)
+            }
             Event::Wakeup(wakeup) if !wakeup.from_interrupt => (wakeup.waker, wakeup.stack),
             _ => return Ok(()),
         };
