@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::offered::Offered;
 use crate::engine::Engine;
-use crate::process::{output_of, root, words};
+use crate::process::{cargo, output_of, root, words};
 use crate::report::Outcome;
 
 /// No single recording or export of these tests takes as long.
@@ -293,13 +293,6 @@ pub(crate) fn build_loads() -> Result<PathBuf> {
             .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     )?;
     Ok(target.join("release/syscollect-load"))
-}
-
-/// `cargo` in the workspace, as the one that runs this.
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
 }
 
 /// The users and groups `nobody` and `daemon`: the one who attacks, and the other.
