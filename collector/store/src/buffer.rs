@@ -134,8 +134,8 @@ pub enum Popped {
 /// ([`Fold`]) to half of it, and of what comes meanwhile the oldest give way where
 /// that is not enough. Stacks stay here as well; those go that no event needs, for
 /// which the programs are made to forget what they have sent
-/// ([`Self::wants_stacks_anew`]), and where these are not enough those that were not
-/// sent for the longest time, of the process that has most, of the user who has most.
+/// ([`Self::wants_stacks_anew`]), and where these are not enough those that were sent
+/// least often, of the process that has most, of the user who has most.
 ///
 /// Events of lanes that [leave a state](syscollect_model::LaneTraits::leaves_state) are folded
 /// after they gave way, so that what began in them and goes on is still known. That has a

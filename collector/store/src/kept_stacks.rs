@@ -9,9 +9,9 @@
 //! What is sent again, by another CPU or after a forgetting, has another id and is kept once: most
 //! events lead through few stacks, each of which would be here for every CPU and generation.
 //!
-//! Where that is not enough, those stacks of that process give way which were not sent for the
-//! longest time, of the process that has most, of the user who has most: who makes new ones without
-//! end overwrites their own, and not what they still use.
+//! Where that is not enough, those stacks of that process give way which were sent least often, and
+//! of these the oldest, of the process that has most, of the user who has most: who makes new ones
+//! without end overwrites their own, and not what they use again and again.
 //!
 //! A copy shares the stacks of each process, which are copied when one is added while it does.
 
@@ -252,7 +252,7 @@ impl KeptStacks {
     }
 
     /// What gives way, of the process that has most, of the user who has most: a part of its stacks,
-    /// those that were not sent for the longest time.
+    /// those that were sent least often.
     pub(crate) fn give_way(&mut self) -> Option<Vec<DroppedStacks>> {
         let pid = self.ranks.largest()?;
         let (mut gone, mut newest) = (DroppedByLane::default(), 0);
@@ -394,8 +394,9 @@ impl ProcessStacks {
         self.make_index();
     }
 
-    /// Those go that were not sent for the longest time, or, where it is that which takes much, the
-    /// earlier half of the times that each was sent; the generation of the newest of what goes.
+    /// Those go that were sent least often, and of these not for the longest time; or, where it is
+    /// that which takes much, the earlier half of the times that each was sent. Gives the generation
+    /// of the newest of what goes.
     fn give_way(&mut self, gone: &mut DroppedByLane) -> u64 {
         let repeated: usize = self.stacks.iter().map(|stack| stack.before.len()).sum();
         if repeated * size_of::<Sending>() > self.bytes() / PART_OF_REPEATED {
@@ -411,7 +412,9 @@ impl ProcessStacks {
         }
         let many = (self.stacks.len() / PART_OF_PROCESS).max(1);
         if many < self.stacks.len() {
-            self.stacks.select_nth_unstable_by_key(many, |stack| stack.last.ticks);
+            // What was sent again is what runs, and most events need it.
+            let use_of = |stack: &KeptStack| (stack.before.len(), stack.last.ticks);
+            self.stacks.select_nth_unstable_by_key(many, use_of);
         }
         let mut newest = 0;
         for stack in self.stacks.drain(..many.min(self.stacks.len())) {

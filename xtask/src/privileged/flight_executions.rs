@@ -45,7 +45,7 @@ const SPREAD: f64 = 0.02;
 
 /// As much of it as the whole check has time for.
 pub(crate) fn executions(context: &Context) -> Result<String> {
-    let length = Duration::from_secs(40);
+    let length = Duration::from_secs(45);
     run(context, &Storm { buffer: "16M", length, settled: Duration::from_secs(5) })
 }
 

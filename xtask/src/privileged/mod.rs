@@ -146,7 +146,7 @@ const TESTS: &[Test] = &[
     test!("flight-restarted", flight_zones::restarted),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
-    test!("flight-executions", flight_executions::executions),
+    test!("flight-executions" named, flight_executions::executions),
     test!("flight-executions-long" named, flight_executions::long),
     test!("flight-standstill" named, flight_standstill::standstill, needs "user_probes"),
     test!("flight-zones", flight_zones::open_zones),
