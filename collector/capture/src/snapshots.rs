@@ -292,18 +292,20 @@ mod tests {
 
     #[test]
     fn what_lies_before_the_first_event_is_said_to_be_missing() {
-        let taker = recording().snapshots();
-        let lacks = |began: Option<u64>, at: u64| {
+        let recording = recording();
+        let taker = recording.snapshots();
+        let lacks = |last: Option<Duration>, began: Option<u64>, at: u64| {
             let mark = SnapshotMark { at: Ticks(at), ..SnapshotMark::default() };
-            let order = SnapshotOrder { last: None, began: began.map(Ticks), mark };
-            let file = tempfile::tempfile().unwrap();
-            taker.take(&order, file).unwrap().lacks.join("; ")
+            let order = SnapshotOrder { last, began: began.map(Ticks), mark };
+            taker.take(&order, tempfile::tempfile().unwrap()).unwrap().lacks.join("; ")
         };
-        let oldest = chunk(0).header.first.0;
-        assert_eq!(lacks(Some(oldest), u64::MAX), "");
-        assert_eq!(lacks(None, u64::MAX), "");
-        assert!(lacks(Some(oldest - 1), u64::MAX).starts_with("the beginning of what"));
-        assert!(lacks(Some(oldest - 2), oldest - 1).starts_with("its own moment"));
+        assert_eq!(lacks(None, Some(0), u64::MAX), "");
+        let nothing = Some(Duration::ZERO);
+        assert_eq!(lacks(nothing, None, u64::MAX), "");
+        let without = lacks(nothing, Some(0), u64::MAX);
+        assert!(without.starts_with("the beginning of what"), "{without}");
+        let without = lacks(nothing, Some(0), 1);
+        assert!(without.starts_with("its own moment"), "{without}");
     }
 
     /// The chunks of a file by their numbers, and why it was taken.
