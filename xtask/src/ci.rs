@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 
-use crate::privileged::context::cargo;
-use crate::process::{output_of, root};
+use crate::process::{cargo, output_of, root};
 use crate::report::Report;
 use crate::{bpf, dist, examples, fuzz, layouts, privileged, tidy, viewers, vm, windows};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::process::{output_of, output_within, root};
+use crate::process::{cargo, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
 /// How long a recording of an example may take.
@@ -114,6 +114,6 @@ fn built(syscollect: Option<&Path>) -> Result<PathBuf> {
     if let Some(program) = syscollect {
         return Ok(program.to_path_buf());
     }
-    output_of(crate::privileged::context::cargo().args(["build", "--quiet", "--release"]))?;
+    output_of(cargo().args(["build", "--quiet", "--release"]))?;
     Ok(root().join("target/release/syscollect"))
 }

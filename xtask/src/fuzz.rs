@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::privileged::context::cargo;
-use crate::process::{TimedOut, on_each_cpu, output_of, output_within, root};
+use crate::process::{TimedOut, cargo, on_each_cpu, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.

@@ -17,6 +17,13 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map_or_else(|| here.to_path_buf(), Path::to_path_buf)
 }
 
+/// `cargo` in the workspace, as the one that runs this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
 /// The words of a command line, for messages.
 pub(crate) fn words(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();

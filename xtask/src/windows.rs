@@ -12,8 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::privileged::context::cargo;
-use crate::process::{output_of, root};
+use crate::process::{cargo, output_of, root};
 use crate::report::{Outcome, Report};
 
 const TARGET: &str = "x86_64-pc-windows-gnu";

@@ -40,6 +40,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 pub struct SnapshotOrder {
     /// Only the events of that time before now; `None` for all.
     pub last: Option<Duration>,
+    /// When that began for which it is taken, if that took time.
+    pub began: Option<Ticks>,
     /// Why.
     pub mark: SnapshotMark,
 }
@@ -118,11 +120,20 @@ impl SnapshotTaker {
         summary.duration_ns = self.began.elapsed().as_nanos() as u64;
         let oldest = buffer.oldest();
         let held = nanoseconds(at.0.saturating_sub(oldest.0), &session);
+        let later = |at: Ticks| {
+            let ticks = oldest.0.checked_sub(at.0).filter(|ticks| *ticks > 0);
+            ticks.map(|ticks| Duration::from_nanos(nanoseconds(ticks, &session)))
+        };
+        let marked = session.snapshot.as_ref().map(|mark| mark.at);
         let mut lacks = Vec::new();
-        if let Some(mark) = session.snapshot.as_ref().filter(|mark| mark.at < oldest) {
-            let late = Duration::from_nanos(nanoseconds(oldest.0 - mark.at.0, &session));
+        if let Some(late) = marked.and_then(later) {
             lacks.push(format!(
                 "its own moment: it begins {late:.1?} after it, which newer events had overwritten"
+            ));
+        } else if let Some(late) = order.began.and_then(later) {
+            lacks.push(format!(
+                "the beginning of what it was taken for, which lies {late:.1?} before its first \
+                 event"
             ));
         }
         let contents = SnapshotContents { buffer, processes, session, lacks };
@@ -279,6 +290,24 @@ mod tests {
         recording
     }
 
+    #[test]
+    fn what_lies_before_the_first_event_is_said_to_be_missing() {
+        let recording = recording();
+        let taker = recording.snapshots();
+        let lacks = |last: Option<Duration>, began: Option<u64>, at: u64| {
+            let mark = SnapshotMark { at: Ticks(at), ..SnapshotMark::default() };
+            let order = SnapshotOrder { last, began: began.map(Ticks), mark };
+            taker.take(&order, tempfile::tempfile().unwrap()).unwrap().lacks.join("; ")
+        };
+        assert_eq!(lacks(None, Some(0), u64::MAX), "");
+        let nothing = Some(Duration::ZERO);
+        assert_eq!(lacks(nothing, None, u64::MAX), "");
+        let without = lacks(nothing, Some(0), u64::MAX);
+        assert!(without.starts_with("the beginning of what"), "{without}");
+        let without = lacks(nothing, Some(0), 1);
+        assert!(without.starts_with("its own moment"), "{without}");
+    }
+
     /// The chunks of a file by their numbers, and why it was taken.
     fn read(file: File) -> (Vec<u64>, Option<SnapshotMark>) {
         let reader = CaptureReader::from_file(file).expect("it is a capture");
@@ -296,7 +325,7 @@ mod tests {
         let recording = recording();
         let taker = recording.snapshots();
         let mark = SnapshotMark { reason: "p99 alarm".into(), ..SnapshotMark::default() };
-        let order = SnapshotOrder { last: None, mark };
+        let order = SnapshotOrder { mark, ..SnapshotOrder::default() };
         let all: Vec<u64> = (0..CHUNKS).collect();
         std::thread::scope(|threads| {
             for _ in 0..2 {

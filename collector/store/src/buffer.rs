@@ -63,6 +63,10 @@ const PART_OF_STACKS: usize = 2;
 /// of stacks came since they last did: the oldest can go then before others have to.
 const PART_OF_GENERATION: usize = 2;
 
+/// The same where some gave way that events may need which are to come: what is sent again takes as
+/// much as all that runs has, and so makes others give way.
+const PART_OF_AMENDS: usize = 8;
+
 /// What happens to events when a [`TraceBuffer`] is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferMode {
@@ -130,8 +134,8 @@ pub enum Popped {
 /// ([`Fold`]) to half of it, and of what comes meanwhile the oldest give way where
 /// that is not enough. Stacks stay here as well; those go that no event needs, for
 /// which the programs are made to forget what they have sent
-/// ([`Self::wants_stacks_anew`]), and where these are not enough the oldest of the
-/// process that has most, of the user who has most.
+/// ([`Self::wants_stacks_anew`]), and where these are not enough those that were sent
+/// least often, of the process that has most, of the user who has most.
 ///
 /// Events of lanes that [leave a state](syscollect_model::LaneTraits::leaves_state) are folded
 /// after they gave way, so that what began in them and goes on is still known. That has a
@@ -313,9 +317,10 @@ impl TraceBuffer {
     /// overwriting that others may have to give way, or some gave way that will not come again.
     pub fn wants_stacks_anew(&self) -> bool {
         let state = self.lock();
-        let part = self.limit / PART_OF_STACKS / PART_OF_GENERATION;
+        let (part, came) = (self.limit / PART_OF_STACKS, state.stacks.came());
         self.mode == BufferMode::Overwrite
-            && (state.stacks.came() > part || state.stacks.lacks_some())
+            && (came > part / PART_OF_GENERATION
+                || came > part / PART_OF_AMENDS && state.stacks.lacks_some())
     }
 
     /// The programs forget now which stacks they have sent.

@@ -6,25 +6,36 @@
 //! forgetting refer to no stack of before, so that a generation can go with the last event that
 //! came before the next one.
 //!
-//! Where that is not enough, the oldest stacks of that process give way which has most, of the user
-//! who has most: who makes new ones without end overwrites their own. Each process's stacks
-//! therefore lie apart, in blocks, and are put together to the chunks of their lanes in the end.
+//! What is sent again, by another CPU or after a forgetting, has another id and is kept once: most
+//! events lead through few stacks, each of which would be here for every CPU and generation.
 //!
-//! A copy shares the blocks, which are not written to any more while it does.
+//! Where that is not enough, those stacks of that process give way which were sent least often, and
+//! of these the oldest, of the process that has most, of the user who has most: who makes new ones
+//! without end overwrites their own, and not what they use again and again.
+//!
+//! A copy shares the stacks of each process, which are copied when one is added while it does.
 
 use crate::{Chunk, ChunkHeader};
+use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hasher as _;
 use std::sync::Arc;
 use syscollect_model::{Lane, Ticks};
-use syscollect_records::StackHeader;
+use syscollect_records::{StackHeader, Stamp};
 
-/// Bytes of a block: the first is small, for most processes have few stacks.
-const FIRST_BLOCK: usize = 1 << 10;
-const LARGEST_BLOCK: usize = 16 << 10;
-/// What is counted for a process beside its blocks: its places in the maps.
-const PROCESS: usize = 512;
-/// Bytes of the chunks that come of blocks, at least.
+/// What is counted for a process beside its stacks: its places in the maps.
+const PROCESS: usize = 320;
+/// What is counted for a stack beside its bytes: its places in the list and in the index.
+const STACK: usize = size_of::<KeptStack>() + 64;
+/// So many stacks of a process are looked through; where there are more, they have an index.
+const FEW: usize = 16;
+/// Of a process that gives way, one in so many stacks goes at a time.
+const PART_OF_PROCESS: usize = 8;
+/// The times that its stacks were sent again go first where they take more than one in so many
+/// bytes: only the oldest events need them.
+const PART_OF_REPEATED: usize = 4;
+/// Bytes of the chunks that come out in the end, at least.
 const CHUNK_BYTES: usize = 256 << 10;
 /// No program sends a record of more bytes.
 const LONGEST_RECORD: usize = 4 << 10;
@@ -40,28 +51,53 @@ enum StackOwner {
     Unknown,
 }
 
-/// Stacks of one process and lane that came one after the other, in one generation.
-struct Block {
-    lane: Lane,
+/// One time that a stack was sent.
+#[derive(Clone, Copy)]
+struct Sending {
+    ticks: Ticks,
+    stamp: Stamp,
     generation: u64,
-    records: u32,
-    /// Ticks that its records' are near to.
-    near: Ticks,
-    data: Vec<u8>,
+    id: u32,
+    lane: Lane,
+}
+
+/// A stack.
+#[derive(Clone)]
+struct KeptStack {
+    hash: u64,
+    /// Its record, without what differs each time that it is sent.
+    record: Arc<[u8]>,
+    last: Sending,
+    before: Vec<Sending>,
+}
+
+impl KeptStack {
+    fn sendings(&self) -> impl Iterator<Item = &Sending> {
+        self.before.iter().chain([&self.last])
+    }
+
+    /// Bytes that it takes.
+    fn size(&self) -> usize {
+        self.record.len() + STACK + self.before.len() * size_of::<Sending>()
+    }
+}
+
+/// The stacks of a process, in no order.
+#[derive(Clone, Default)]
+struct ProcessStacks {
+    stacks: Vec<KeptStack>,
+    /// Where each is, by its hash, where they are not few.
+    index: FxHashMap<u64, usize>,
 }
 
 /// What a process has.
 #[derive(Clone)]
-struct ProcessStacks {
+struct OwnedStacks {
     whose: StackOwner,
     /// Whose it is was looked up in this generation: its number may be another's by the next.
     is_settled: bool,
-    blocks: VecDeque<Arc<Block>>,
-    /// Blocks that went before the first of these.
-    gone: u64,
-    /// Of each lane the block that is being filled, by its number of all that the process had.
-    open: BTreeMap<Lane, u64>,
     bytes: usize,
+    stacks: Arc<ProcessStacks>,
 }
 
 /// What came of a lane, whatever became of it.
@@ -81,16 +117,20 @@ pub(crate) struct DroppedStacks {
 /// The stacks that are kept.
 #[derive(Clone, Default)]
 pub(crate) struct KeptStacks {
-    processes: BTreeMap<u32, ProcessStacks>,
+    processes: BTreeMap<u32, OwnedStacks>,
     ranks: UserRanks,
     bytes: usize,
     generation: u64,
-    /// Bytes that came in this generation.
+    /// What was sent before that generation is not here, or not wanted.
+    oldest: u64,
+    /// By how much what is here grew in this generation, whatever gave way.
     came: usize,
     /// Whether some of this generation gave way.
     gave_way: bool,
     lanes: BTreeMap<Lane, Sent>,
-    ending: Option<EndingLane>,
+    ending: Option<EndingLanes>,
+    /// The record that is looked up.
+    scratch: Vec<u8>,
 }
 
 impl KeptStacks {
@@ -99,7 +139,7 @@ impl KeptStacks {
         self.bytes
     }
 
-    /// Bytes that came since the programs forgot what they had sent.
+    /// Bytes by which they grew since the programs forgot what they had sent.
     pub(crate) fn came(&self) -> usize {
         self.came
     }
@@ -132,22 +172,30 @@ impl KeptStacks {
         sent.records = sent.records.max(records_before.saturating_add(u64::from(records)));
         let (mut rest, mut added) = (&chunk.data[..], 0);
         while added < records
-            && let Some((process, length)) = next_record(rest)
+            && let Some((header, length)) = next_record(rest)
         {
             let (record, behind) = rest.split_at(length);
-            self.add_record((lane, first), process, record);
+            let ticks = Ticks(header.stamp.ticks_near(first.0));
+            let (stamp, id, generation) = (header.stamp, header.id, self.generation);
+            self.add_record(&header, record, Sending { ticks, stamp, generation, id, lane });
             rest = behind;
             added += 1;
         }
         records - added
     }
 
-    fn add_record(&mut self, (lane, near): (Lane, Ticks), pid: u32, record: &[u8]) {
-        self.came += record.len();
-        let process = self.processes.entry(pid).or_insert_with(|| ProcessStacks::new(pid));
+    fn add_record(&mut self, header: &StackHeader, record: &[u8], sending: Sending) {
+        let pid = header.tgid;
+        let same_each_time = StackHeader { stamp: Stamp::default(), id: 0, ..*header };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(same_each_time.as_bytes());
+        self.scratch.extend_from_slice(&record[StackHeader::SIZE..]);
+        let process = self.processes.entry(pid).or_insert_with(|| OwnedStacks::new(pid));
         let (whose, before) = (process.whose, process.bytes);
-        process.add(lane, self.generation, near, record);
+        let added = Arc::make_mut(&mut process.stacks).add(&self.scratch, sending);
+        process.bytes += added + if before == 0 { PROCESS } else { 0 };
         let after = process.bytes;
+        self.came += after - before;
         self.resized(pid, whose, before, after);
     }
 
@@ -177,165 +225,212 @@ impl KeptStacks {
         }
     }
 
-    /// Stacks of before that generation go: no event refers to them.
+    /// What was sent before that generation goes: no event refers to it.
     pub(crate) fn drop_before(&mut self, generation: u64) -> Vec<DroppedStacks> {
-        let older = self.processes.iter().filter(|(_, process)| process.is_before(generation));
-        let pids: Vec<u32> = older.map(|(pid, _)| *pid).collect();
-        let mut gone = Vec::new();
-        for pid in pids {
-            while self.processes.get(&pid).is_some_and(|process| process.is_before(generation)) {
-                gone.extend(self.pop_of(pid));
-            }
+        if generation <= self.oldest {
+            return Vec::new();
         }
-        gone
+        self.oldest = generation;
+        let is_older = |stacks: &ProcessStacks| stacks.sendings_before(generation).next().is_some();
+        let older = self.processes.iter().filter(|(_, process)| is_older(&process.stacks));
+        let pids: Vec<u32> = older.map(|(pid, _)| *pid).collect();
+        let mut gone = DroppedByLane::default();
+        for pid in pids {
+            self.change(pid, |stacks| stacks.drop_before(generation, &mut gone));
+        }
+        gone.told()
     }
 
-    /// What gives way: the oldest of the process that has most, of the user who has most.
-    pub(crate) fn give_way(&mut self) -> Option<DroppedStacks> {
+    /// What was sent before that generation is left out of what comes out; how much that is.
+    pub(crate) fn leave_out_before(&mut self, generation: u64) -> Vec<DroppedStacks> {
+        self.oldest = self.oldest.max(generation);
+        let mut gone = DroppedByLane::default();
+        for process in self.processes.values() {
+            process.stacks.sendings_before(generation).for_each(|sending| gone.count(sending));
+        }
+        gone.told()
+    }
+
+    /// What gives way, of the process that has most, of the user who has most: a part of its stacks,
+    /// those that were sent least often.
+    pub(crate) fn give_way(&mut self) -> Option<Vec<DroppedStacks>> {
         let pid = self.ranks.largest()?;
-        self.gave_way |=
-            self.processes.get(&pid).is_some_and(|process| !process.is_before(self.generation));
-        self.pop_of(pid)
+        let (mut gone, mut newest) = (DroppedByLane::default(), 0);
+        self.change(pid, |stacks| newest = stacks.give_way(&mut gone));
+        self.gave_way |= newest == self.generation;
+        Some(gone.told())
     }
 
-    fn pop_of(&mut self, pid: u32) -> Option<DroppedStacks> {
-        let process = self.processes.get_mut(&pid)?;
+    /// Takes some of a process's stacks out.
+    fn change(&mut self, pid: u32, change: impl FnOnce(&mut ProcessStacks)) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
         let (whose, before) = (process.whose, process.bytes);
-        let block = process.pop()?;
+        change(Arc::make_mut(&mut process.stacks));
+        process.bytes = process.stacks.bytes();
         let after = process.bytes;
         if after == 0 {
             self.processes.remove(&pid);
         }
         self.resized(pid, whose, before, after);
-        Some(DroppedStacks { lane: block.lane, records: block.records })
     }
 
     /// The next chunk of what is here, to be asked for when nothing comes any more: lane by lane,
     /// each in order of time. What went counts as missing before the lane's first chunk.
     pub(crate) fn next_chunk(&mut self) -> Option<Chunk> {
-        loop {
-            if let Some(chunk) = self.ending.as_mut().and_then(EndingLane::next_chunk) {
-                return Some(chunk);
-            }
-            let (lane, sent) = self.lanes.pop_first()?;
-            let blocks = self.take_lane(lane);
-            self.ending = Some(EndingLane::new(lane, sent, blocks));
+        if self.ending.is_none() {
+            let lanes = std::mem::take(&mut self.lanes);
+            self.ending = Some(EndingLanes::new(self.oldest, lanes, &self.processes, self.bytes));
+            self.forget_all();
         }
+        self.ending.as_mut()?.next_chunk()
+    }
+
+    fn forget_all(&mut self) {
+        self.processes.clear();
+        self.ranks = UserRanks::default();
+        self.bytes = 0;
     }
 
     /// Bytes of what [`next_chunk`](Self::next_chunk) has not given.
     pub(crate) fn unwritten_bytes(&self) -> usize {
-        self.bytes + self.ending.as_ref().map_or(0, |lane| lane.bytes - lane.taken)
+        self.bytes + self.ending.as_ref().map_or(0, EndingLanes::held)
     }
 
     /// Gives that up: records, by lane.
     pub(crate) fn take_unwritten(&mut self) -> Vec<(Lane, u64)> {
-        let ending = self.ending.take();
-        let ending = ending.map(|lane| (lane.lane, lane.records));
-        let gone = self.drop_before(u64::MAX);
-        let gone = gone.into_iter().map(|gone| (gone.lane, u64::from(gone.records)));
-        self.lanes.clear();
-        ending.into_iter().chain(gone).collect()
-    }
-
-    /// The blocks of a lane, of each process.
-    fn take_lane(&mut self, lane: Lane) -> Vec<VecDeque<Arc<Block>>> {
-        let pids: Vec<u32> = self.processes.keys().copied().collect();
-        let mut taken = Vec::new();
-        for pid in pids {
-            let Some(process) = self.processes.get_mut(&pid) else { continue };
-            let (whose, before) = (process.whose, process.bytes);
-            taken.push(process.take_lane(lane));
-            let after = process.bytes;
-            if after == 0 {
-                self.processes.remove(&pid);
-            }
-            self.resized(pid, whose, before, after);
+        let mut gone = Vec::new();
+        if let Some(ending) = self.ending.replace(EndingLanes::default()) {
+            gone.extend(ending.lanes.iter().map(|lane| (lane.lane, lane.records.len() as u64)));
         }
-        taken
+        let of_all = self.leave_out_before(u64::MAX);
+        gone.extend(of_all.into_iter().map(|gone| (gone.lane, u64::from(gone.records))));
+        self.forget_all();
+        self.lanes.clear();
+        gone
     }
 }
 
-impl ProcessStacks {
+/// Records that went, of each lane.
+#[derive(Default)]
+struct DroppedByLane(BTreeMap<Lane, u32>);
+
+impl DroppedByLane {
+    fn count(&mut self, sending: &Sending) {
+        *self.0.entry(sending.lane).or_default() += 1;
+    }
+
+    fn told(self) -> Vec<DroppedStacks> {
+        let lanes = self.0.into_iter();
+        lanes.map(|(lane, records)| DroppedStacks { lane, records }).collect()
+    }
+}
+
+impl OwnedStacks {
     fn new(pid: u32) -> Self {
         let is_kernel = pid == 0;
         Self {
             whose: if is_kernel { StackOwner::Kernel } else { StackOwner::Unknown },
             is_settled: is_kernel,
-            blocks: VecDeque::new(),
-            gone: 0,
-            open: BTreeMap::new(),
             bytes: 0,
+            stacks: Arc::default(),
         }
-    }
-
-    fn add(&mut self, lane: Lane, generation: u64, near: Ticks, record: &[u8]) {
-        let open = self.open.get(&lane).and_then(|number| number.checked_sub(self.gone));
-        let block = open.and_then(|index| self.blocks.get_mut(index as usize));
-        let capacity = block.as_ref().map_or(0, |block| block.data.capacity());
-        // One that a copy shares is not written to.
-        let block = block.and_then(Arc::get_mut);
-        if let Some(block) = block.filter(|block| block.has_room(generation, record.len())) {
-            block.add(record);
-            return;
-        }
-        if self.blocks.is_empty() {
-            self.bytes = PROCESS;
-        }
-        let capacity = (2 * capacity).clamp(FIRST_BLOCK, LARGEST_BLOCK).max(record.len());
-        let data = Vec::with_capacity(capacity);
-        let mut block = Block { lane, generation, records: 0, near, data };
-        block.add(record);
-        self.bytes += block.size();
-        self.open.insert(lane, self.gone + self.blocks.len() as u64);
-        self.blocks.push_back(Arc::new(block));
-    }
-
-    /// Whether its oldest stacks are of before that generation.
-    fn is_before(&self, generation: u64) -> bool {
-        self.blocks.front().is_some_and(|block| block.generation < generation)
-    }
-
-    /// Takes the oldest block.
-    fn pop(&mut self) -> Option<Arc<Block>> {
-        let block = self.blocks.pop_front()?;
-        self.gone += 1;
-        self.bytes -= block.size() + if self.blocks.is_empty() { PROCESS } else { 0 };
-        Some(block)
-    }
-
-    /// Takes all blocks of a lane, when none is filled any more.
-    fn take_lane(&mut self, lane: Lane) -> VecDeque<Arc<Block>> {
-        self.open.clear();
-        let (taken, others) = self.blocks.drain(..).partition(|block| block.lane == lane);
-        self.blocks = others;
-        self.bytes = self.blocks.iter().map(|block| block.size()).sum();
-        self.bytes += if self.blocks.is_empty() { 0 } else { PROCESS };
-        taken
     }
 }
 
-impl Block {
-    fn has_room(&self, generation: u64, bytes: usize) -> bool {
-        self.generation == generation && self.data.len() + bytes <= self.data.capacity()
+impl ProcessStacks {
+    /// Adds a record; by how many bytes that is more.
+    fn add(&mut self, record: &[u8], sending: Sending) -> usize {
+        let mut hasher = FxHasher::default();
+        hasher.write(record);
+        let hash = hasher.finish();
+        if let Some(known) = self.find(hash, record) {
+            let stack = &mut self.stacks[known];
+            stack.before.push(std::mem::replace(&mut stack.last, sending));
+            return size_of::<Sending>();
+        }
+        let (record, before) = (Arc::from(record), Vec::new());
+        let stack = KeptStack { hash, record, last: sending, before };
+        let size = stack.size();
+        self.stacks.push(stack);
+        match self.index.is_empty() {
+            true if self.stacks.len() > FEW => self.make_index(),
+            true => {}
+            false => drop(self.index.insert(hash, self.stacks.len() - 1)),
+        }
+        size
     }
 
-    fn add(&mut self, record: &[u8]) {
-        self.data.extend_from_slice(record);
-        self.records += 1;
+    fn find(&self, hash: u64, record: &[u8]) -> Option<usize> {
+        let is_it = |stack: &KeptStack| stack.hash == hash && *stack.record == *record;
+        match self.index.is_empty() {
+            true => self.stacks.iter().position(is_it),
+            false => self.index.get(&hash).copied().filter(|known| is_it(&self.stacks[*known])),
+        }
     }
 
-    /// Bytes that it takes.
-    fn size(&self) -> usize {
-        size_of::<Self>() + self.data.capacity()
+    fn make_index(&mut self) {
+        self.index.clear();
+        if self.stacks.len() > FEW {
+            self.index.extend(self.stacks.iter().map(|stack| stack.hash).zip(0..));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let stacks: usize = self.stacks.iter().map(KeptStack::size).sum();
+        stacks + if self.stacks.is_empty() { 0 } else { PROCESS }
+    }
+
+    fn sendings_before(&self, generation: u64) -> impl Iterator<Item = &Sending> {
+        let sendings = self.stacks.iter().flat_map(KeptStack::sendings);
+        sendings.filter(move |sending| sending.generation < generation)
+    }
+
+    fn drop_before(&mut self, generation: u64, gone: &mut DroppedByLane) {
+        self.sendings_before(generation).for_each(|sending| gone.count(sending));
+        self.stacks.retain_mut(|stack| {
+            stack.before.retain(|sending| sending.generation >= generation);
+            stack.last.generation >= generation
+        });
+        self.make_index();
+    }
+
+    /// Those go that were sent least often, and of these not for the longest time; or, where it is
+    /// that which takes much, the earlier half of the times that each was sent. Gives the generation
+    /// of the newest of what goes.
+    fn give_way(&mut self, gone: &mut DroppedByLane) -> u64 {
+        let repeated: usize = self.stacks.iter().map(|stack| stack.before.len()).sum();
+        if repeated * size_of::<Sending>() > self.bytes() / PART_OF_REPEATED {
+            let mut newest = 0;
+            for stack in &mut self.stacks {
+                let earlier = stack.before.len().div_ceil(2);
+                for sending in stack.before.drain(..earlier) {
+                    newest = newest.max(sending.generation);
+                    gone.count(&sending);
+                }
+            }
+            return newest;
+        }
+        let many = (self.stacks.len() / PART_OF_PROCESS).max(1);
+        if many < self.stacks.len() {
+            // What was sent again is what runs, and most events need it.
+            let use_of = |stack: &KeptStack| (stack.before.len(), stack.last.ticks);
+            self.stacks.select_nth_unstable_by_key(many, use_of);
+        }
+        let mut newest = 0;
+        for stack in self.stacks.drain(..many.min(self.stacks.len())) {
+            newest = newest.max(stack.last.generation);
+            stack.sendings().for_each(|sending| gone.count(sending));
+        }
+        self.make_index();
+        newest
     }
 }
 
-/// The process and the length of the record that begins there, if it is whole.
-fn next_record(data: &[u8]) -> Option<(u32, usize)> {
+/// The header and the length of the record that begins there, if it is whole.
+fn next_record(data: &[u8]) -> Option<(StackHeader, usize)> {
     let header = StackHeader::from_bytes(data)?;
     let length = StackHeader::SIZE + usize::from(header.frames) * 8;
-    (length <= data.len().min(LONGEST_RECORD)).then_some((header.tgid, length))
+    (length <= data.len().min(LONGEST_RECORD)).then_some((header, length))
 }
 
 /// Who has how much.
@@ -348,7 +443,8 @@ struct UserRanks {
 #[derive(Clone, Default)]
 struct UserStacks {
     bytes: usize,
-    processes: BTreeSet<(usize, u32)>,
+    /// Of those that have as much as another the one that began first comes last.
+    processes: BTreeSet<(usize, Reverse<u32>)>,
 }
 
 impl UserRanks {
@@ -356,10 +452,10 @@ impl UserRanks {
     fn resized(&mut self, pid: u32, whose: StackOwner, before: usize, after: usize) {
         let user = self.users.entry(whose).or_default();
         self.by_bytes.remove(&(user.bytes, whose));
-        user.processes.remove(&(before, pid));
+        user.processes.remove(&(before, Reverse(pid)));
         user.bytes = user.bytes - before + after;
         if after > 0 {
-            user.processes.insert((after, pid));
+            user.processes.insert((after, Reverse(pid)));
         }
         match user.bytes {
             0 => drop(self.users.remove(&whose)),
@@ -370,56 +466,93 @@ impl UserRanks {
     /// The process with most of the user with most.
     fn largest(&self) -> Option<u32> {
         let (_, whose) = self.by_bytes.last()?;
-        let (_, pid) = self.users.get(whose)?.processes.last()?;
+        let (_, Reverse(pid)) = self.users.get(whose)?.processes.last()?;
         Some(*pid)
     }
 }
 
-/// A lane on its way out: the stacks of its processes, put in order of time.
+/// What is on its way out, lane by lane.
+#[derive(Clone, Default)]
+struct EndingLanes {
+    lanes: VecDeque<EndingLane>,
+    /// Bytes that all took, and those of all records.
+    held: usize,
+    bytes: usize,
+    taken: usize,
+}
+
+/// A lane on its way out: the stacks of all processes, in order of time.
 #[derive(Clone)]
 struct EndingLane {
     lane: Lane,
-    processes: Vec<EndingProcess>,
-    /// When the next record of each was sent.
-    next: BinaryHeap<Reverse<(Ticks, usize)>>,
+    records: VecDeque<EndingRecord>,
     /// The lane's numbers of the next chunk.
     sequence: u64,
     records_before: u64,
-    /// How many of its records are not out.
-    records: u64,
     /// Bytes of all its records, and of those that are out.
     bytes: usize,
     taken: usize,
     chunk_bytes: usize,
 }
 
-/// What is left of a process's blocks of one lane.
 #[derive(Clone)]
-struct EndingProcess {
-    blocks: VecDeque<Arc<Block>>,
-    /// Where the next record of the first block begins.
-    at: usize,
+struct EndingRecord {
+    sending: Sending,
+    record: Arc<[u8]>,
+}
+
+impl EndingLanes {
+    /// What was sent from that generation on; in memory all took so many bytes.
+    fn new(
+        oldest: u64,
+        sent: BTreeMap<Lane, Sent>,
+        processes: &BTreeMap<u32, OwnedStacks>,
+        held: usize,
+    ) -> Self {
+        let mut lanes = BTreeMap::<Lane, Vec<EndingRecord>>::new();
+        for stack in processes.values().flat_map(|process| &process.stacks.stacks) {
+            let wanted = stack.sendings().filter(|sending| sending.generation >= oldest);
+            for sending in wanted.copied() {
+                let record = Arc::clone(&stack.record);
+                lanes.entry(sending.lane).or_default().push(EndingRecord { sending, record });
+            }
+        }
+        let lanes = lanes.into_iter().map(|(lane, mut records)| {
+            records.sort_unstable_by_key(|of| (of.sending.ticks, of.sending.id));
+            EndingLane::new(lane, sent.get(&lane).copied().unwrap_or_default(), records.into())
+        });
+        let lanes: VecDeque<EndingLane> = lanes.collect();
+        let bytes = lanes.iter().map(|lane| lane.bytes).sum();
+        Self { lanes, held, bytes, taken: 0 }
+    }
+
+    fn next_chunk(&mut self) -> Option<Chunk> {
+        loop {
+            if let Some(chunk) = self.lanes.front_mut()?.next_chunk() {
+                self.taken += chunk.data.len();
+                return Some(chunk);
+            }
+            self.lanes.pop_front();
+        }
+    }
+
+    /// Bytes that are still held: as great a part as of the records.
+    fn held(&self) -> usize {
+        let left = (self.bytes - self.taken) as u128 * self.held as u128;
+        (left / self.bytes.max(1) as u128) as usize
+    }
 }
 
 impl EndingLane {
-    fn new(lane: Lane, sent: Sent, of_processes: Vec<VecDeque<Arc<Block>>>) -> Self {
-        let blocks = of_processes.iter().flatten();
-        let records: u64 = blocks.clone().map(|block| u64::from(block.records)).sum();
-        let bytes: usize = blocks.map(|block| block.data.len()).sum();
+    fn new(lane: Lane, sent: Sent, records: VecDeque<EndingRecord>) -> Self {
+        let bytes: usize = records.iter().map(|record| record.record.len()).sum();
         // No more chunks than came: their numbers end where the lane ends.
         let chunk_bytes = CHUNK_BYTES.max(bytes.div_ceil(sent.chunks.max(1) as usize));
         let chunks = 1 + bytes.saturating_sub(LONGEST_RECORD) / chunk_bytes;
-        let processes: Vec<EndingProcess> =
-            of_processes.into_iter().map(|blocks| EndingProcess { blocks, at: 0 }).collect();
-        let next = (0..).zip(&processes).filter_map(|(index, process)| {
-            process.next_ticks().map(|ticks| Reverse((ticks, index)))
-        });
         Self {
             lane,
-            next: next.collect(),
-            processes,
             sequence: sent.chunks.saturating_sub(chunks as u64),
-            records_before: sent.records.saturating_sub(records),
+            records_before: sent.records.saturating_sub(records.len() as u64),
             records,
             bytes,
             taken: 0,
@@ -428,14 +561,12 @@ impl EndingLane {
     }
 
     fn next_chunk(&mut self) -> Option<Chunk> {
-        let Reverse((first, _)) = *self.next.peek()?;
+        let first = self.records.front()?.sending.ticks;
         let (mut data, mut last, mut records) = (Vec::new(), first, 0);
         let begun = self.taken / self.chunk_bytes;
-        while let Some(Reverse((ticks, index))) = self.next.pop() {
-            let process = &mut self.processes[index];
-            process.take_record(&mut data);
-            self.next.extend(process.next_ticks().map(|ticks| Reverse((ticks, index))));
-            (last, records) = (ticks, records + 1);
+        while let Some(record) = self.records.pop_front() {
+            record.write_to(&mut data);
+            (last, records) = (record.sending.ticks, records + 1);
             // How many chunks there will be is known before: at each multiple of their size one
             // ends, but for the last, which would leave less than a record.
             let ended = (self.taken + data.len()) / self.chunk_bytes;
@@ -457,30 +588,16 @@ impl EndingLane {
         };
         self.sequence += 1;
         self.records_before += u64::from(records);
-        self.records -= u64::from(records);
         Some(Chunk { header, data })
     }
 }
 
-impl EndingProcess {
-    /// When its next record was sent.
-    fn next_ticks(&self) -> Option<Ticks> {
-        let block = self.blocks.front()?;
-        let header = StackHeader::from_bytes(block.data.get(self.at..)?)?;
-        Some(Ticks(header.stamp.ticks_near(block.near.0)))
-    }
-
-    /// Moves its next record to `data`; a block that is empty is given back.
-    fn take_record(&mut self, data: &mut Vec<u8>) {
-        let Some(block) = self.blocks.front() else { return };
-        let rest = &block.data[self.at..];
-        let length = next_record(rest).map_or(rest.len(), |(_, length)| length);
-        data.extend_from_slice(&rest[..length]);
-        self.at += length;
-        if self.at == block.data.len() {
-            self.at = 0;
-            self.blocks.pop_front();
-        }
+impl EndingRecord {
+    fn write_to(&self, data: &mut Vec<u8>) {
+        let Sending { stamp, id, .. } = self.sending;
+        let header = StackHeader::from_bytes(&self.record).unwrap_or_default();
+        data.extend_from_slice(StackHeader { stamp, id, ..header }.as_bytes());
+        data.extend_from_slice(&self.record[StackHeader::SIZE..]);
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Cause {
     Counter(NamePattern, Comparison, f64),
     /// A plot or counter of an instrumented program did.
     Plot(NamePattern, Comparison, f64),
+    /// Somebody sends the recorder SIGUSR1.
+    Signal,
 }
 
 /// A name; with `*` at its end, all that begin so.

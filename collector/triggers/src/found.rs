@@ -26,10 +26,10 @@ pub(crate) struct FoundCause {
 pub(crate) enum Occurrence {
     /// Something with a name took so many ticks.
     Took { kind: &'static str, name: Arc<str>, ticks: u64 },
-    /// Something with a name has not ended for so many ticks.
-    Stuck { kind: &'static str, name: Arc<str>, ticks: u64 },
-    /// A thread waited so many ticks.
-    Waited { how: &'static str, ticks: u64 },
+    /// Something with a name that began then has not ended for so many ticks.
+    Stuck { kind: &'static str, name: Arc<str>, began: u64, ticks: u64 },
+    /// A thread waited so many ticks, from then on.
+    Waited { how: &'static str, began: u64, ticks: u64 },
     /// A process ended: a code as `wait` gives it.
     Ended { status: u32 },
     /// Something with a name was hit.
@@ -38,6 +38,19 @@ pub(crate) enum Occurrence {
     Message(String),
     /// Something with a name has this value.
     Value { name: Arc<str>, value: f64, unit: Option<Arc<Unit<String>>> },
+    /// Somebody sent the recorder a signal.
+    Signal,
+}
+
+impl Occurrence {
+    /// When it began, where it is noticed at that time; what takes no time, then.
+    pub(crate) fn began(&self, at: u64) -> u64 {
+        match self {
+            Self::Took { ticks, .. } => at.saturating_sub(*ticks),
+            Self::Stuck { began, .. } | Self::Waited { began, .. } => *began,
+            _ => at,
+        }
+    }
 }
 
 /// Some of the triggers, a bit each.

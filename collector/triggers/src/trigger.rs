@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// blocked server > 5s             uninterruptible > 2s
 /// exit server code nonzero        exit signal KILL     crash
 /// message in server "timed out"   counter "CPU pressure" > 50
-/// plot "queue length" > 1000
+/// plot "queue length" > 1000       signal
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
@@ -47,7 +47,7 @@ const LONGEST_NAME: usize = 15;
 
 /// The words that begin causes.
 const CAUSES: &str = "a cause (zone, frame, function, pair, hit, tracepoint, waiting, blocked, \
-                      uninterruptible, exit, crash, message, counter, plot)";
+                      uninterruptible, exit, crash, message, counter, plot, signal)";
 
 impl FromStr for Trigger {
     type Err = TriggerError;
@@ -120,6 +120,7 @@ fn cause(kind: &str, parser: &mut Parser) -> Result<Option<Cause>, TriggerError>
             Cause::Counter(parser.named("a counter")?, parser.comparison()?, parser.value()?)
         }
         "plot" => Cause::Plot(parser.named("a plot")?, parser.comparison()?, parser.value()?),
+        "signal" => Cause::Signal,
         _ => return Ok(None),
     }))
 }
@@ -163,8 +164,8 @@ impl Trigger {
             | Cause::Exit(name, _)
             | Cause::Crash(name)
             | Cause::Message(name, _) => name.as_ref().is_some_and(is_empty),
-            // The main set has no name.
-            Cause::Frame(..) => false,
+            // The main set has no name, and nor has who is recorded.
+            Cause::Frame(..) | Cause::Signal => false,
         };
         let who = match &self.cause {
             Cause::Waiting(who, _)
@@ -290,6 +291,7 @@ impl fmt::Display for Cause {
             Self::Plot(plot, comparison, value) => {
                 write!(f, "plot {} {comparison} {value}", name(plot))
             }
+            Self::Signal => f.write_str("signal"),
         }
     }
 }
@@ -369,6 +371,7 @@ mod tests {
             "m: message in server \"timed \\\"out\\\"\"",
             "cpu: counter \"CPU usage\" > 90.5",
             "plot: plot queue <= 3",
+            "asked: signal, after 1s, limit 5, pause 1m, last 20s",
         ] {
             assert_eq!(trigger(text).to_string(), text);
         }
@@ -398,6 +401,7 @@ mod tests {
             ("hit open if path > oops", "a number, or a string in quotes"),
             ("message \"half", "a closing quote"),
             ("plot queue > inf", "a number"),
+            ("asked: signal USR2", "a comma"),
         ] {
             let error = text.parse::<Trigger>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
@@ -484,6 +488,7 @@ mod tests {
             (who(), ".{0,12}").prop_map(|(who, part)| Cause::Message(who, part)),
             (any_name(), any_comparison(), value()).prop_map(|(n, c, v)| Cause::Counter(n, c, v)),
             (any_name(), any_comparison(), value()).prop_map(|(n, c, v)| Cause::Plot(n, c, v)),
+            Just(Cause::Signal),
         ]
     }
 

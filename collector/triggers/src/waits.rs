@@ -304,7 +304,7 @@ impl ThreadWait {
             // From here on it was too long.
             let at = self.since.saturating_add(rule.longer);
             if threads.matches(tid, rule.who.as_ref()) {
-                let what = Occurrence::Waited { how: rule.how, ticks };
+                let what = Occurrence::Waited { how: rule.how, began: self.since, ticks };
                 found.push(FoundCause { trigger: rule.trigger, at, tid: Some(tid), what });
             }
         }

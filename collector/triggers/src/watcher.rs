@@ -44,6 +44,8 @@ pub struct Firing {
     pub index: u32,
     /// Where on the timeline its cause lies.
     pub at: Ticks,
+    /// When that began, where it took time.
+    pub began: Ticks,
     /// When the snapshot is to be taken.
     pub due: Ticks,
     /// The thread that it is about, if it is about one.
@@ -99,6 +101,8 @@ pub struct Watcher {
     ended_programs: VecDeque<(u64, Vec<u32>)>,
     found: Vec<FoundCause>,
     firings: Vec<Firing>,
+    /// Signals that were not decided on.
+    signals: u32,
     /// All before was decided on.
     decided: u64,
 }
@@ -159,6 +163,7 @@ impl Watcher {
             ended_programs: VecDeque::new(),
             found: Vec::new(),
             firings: Vec::new(),
+            signals: 0,
             decided: 0,
             triggers: triggers.into_iter().map(WatchedTrigger::new).collect(),
         })
@@ -273,11 +278,30 @@ impl Watcher {
             waits.look(now.0, &self.threads, &mut self.found);
         }
         self.look_at_zones(now.0, &mut timed);
+        self.look_at_signals(now.0);
         self.decide(timed.ticks_per_second);
         let known_for = (KNOWN_AFTER_END_SECONDS * timed.ticks_per_second) as u64;
         self.forget_programs(now.0.saturating_sub(known_for));
         self.timed = Some(timed);
         self.decided = self.decided.max(now.0);
+    }
+
+    /// Somebody sent the recorder so many signals, which is decided on next time.
+    pub fn signalled(&mut self, times: u32) {
+        self.signals = self.signals.saturating_add(times);
+    }
+
+    fn look_at_signals(&mut self, now: u64) {
+        for _ in 0..std::mem::take(&mut self.signals) {
+            let triggers = self.triggers.iter().zip(0..);
+            let asked = triggers.filter(|(of, _)| of.trigger.cause == Cause::Signal);
+            self.found.extend(asked.map(|(_, trigger)| FoundCause {
+                trigger,
+                at: now,
+                tid: None,
+                what: Occurrence::Signal,
+            }));
+        }
     }
 
     fn look_at_zones(&mut self, now: u64, timed: &mut TimedCauses) {
@@ -396,6 +420,7 @@ impl Watcher {
                         trigger: trigger.name.clone(),
                         index: index as u32,
                         at: Ticks(at),
+                        began: Ticks(what.began(at)),
                         due: Ticks(at.saturating_add(after)),
                         tid,
                         pid: tid.and_then(|tid| self.threads.process(tid)),
@@ -497,10 +522,10 @@ impl Occurrence {
         let who = who.unwrap_or_default();
         match self {
             Self::Took { kind, name, ticks } => format!("{kind} {name} took {}{of}", time(*ticks)),
-            Self::Stuck { kind, name, ticks } => {
+            Self::Stuck { kind, name, ticks, .. } => {
                 format!("{kind} {name} has not ended for {}{of}", time(*ticks))
             }
-            Self::Waited { how, ticks } => format!("{who} {how} for {}", time(*ticks)),
+            Self::Waited { how, ticks, .. } => format!("{who} {how} for {}", time(*ticks)),
             Self::Ended { status } => match (status & 0x7f, status >> 8 & 0xff) {
                 (0, code) => format!("{who} ended with code {code}"),
                 (signal, _) => format!("{who} was ended by {}", signal_name(signal as u8)),
@@ -510,6 +535,7 @@ impl Occurrence {
             Self::Value { name, value, unit } => {
                 format!("{name} is {}{of}", value_text(*value, unit.as_deref()))
             }
+            Self::Signal => "SIGUSR1".to_owned(),
         }
     }
 }

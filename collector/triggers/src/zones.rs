@@ -320,7 +320,7 @@ impl ZoneContext<'_> {
             }
             stuck.add(&[trigger]);
             let (name, ticks) = (Arc::clone(&named.name), now.saturating_sub(began));
-            let what = Occurrence::Stuck { kind, name, ticks };
+            let what = Occurrence::Stuck { kind, name, began, ticks };
             self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
         }
         next

@@ -7,8 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::privileged::context::cargo;
-use crate::process::{output_of, root};
+use crate::process::{cargo, output_of, root};
 
 use super::program::without_paths;
 use super::target;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::privileged::context::cargo;
-use crate::process::output_of;
+use crate::process::{cargo, output_of};
 
 use super::program::TARGET;
 

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::privileged::context::cargo;
-use crate::process::{output_of, root};
+use crate::process::{cargo, output_of, root};
 
 use super::target;
 

@@ -14,8 +14,7 @@ use syscollect_tests::tracy_reader::{self, GpuZone};
 
 use super::{LIMIT, built};
 use crate::engine::Engine;
-use crate::privileged::context::cargo;
-use crate::process::{output_of, output_within, root};
+use crate::process::{cargo, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
 /// The exit code of an example that finds no driver.

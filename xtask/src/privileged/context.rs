@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::offered::Offered;
 use crate::engine::Engine;
-use crate::process::{output_of, root, words};
+use crate::process::{cargo, output_of, root, words};
 use crate::report::Outcome;
 
 /// No single recording or export of these tests takes as long.
@@ -41,6 +41,8 @@ pub(crate) struct Context {
     /// What this kernel offers to this user.
     pub(crate) offered: Offered,
     effort: Effort,
+    /// How long long tests are to be, if that was said.
+    length: Option<Duration>,
     folder: tempfile::TempDir,
 }
 
@@ -86,6 +88,7 @@ impl Context {
             load: build_loads()?,
             engine: Engine::find(),
             effort: Effort::Full,
+            length: None,
             folder: tempfile::Builder::new()
                 .prefix("syscollect-test-")
                 .tempdir()
@@ -103,12 +106,23 @@ impl Context {
             load: programs.join("syscollect-load"),
             engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
             effort: Effort::Emulated,
+            length: None,
             folder: tempfile::Builder::new()
                 .prefix("syscollect-test-")
                 .disable_cleanup(std::env::var_os("SYSCOLLECT_TESTS_KEEP").is_some())
                 .tempdir()
                 .context("cannot create a folder")?,
         })
+    }
+
+    /// Long tests go on for so long.
+    pub(crate) fn lasting(self, length: Option<Duration>) -> Self {
+        Self { length, ..self }
+    }
+
+    /// How long a test is to go on that does for so long unless something else is said.
+    pub(crate) fn length(&self, usual: Duration) -> Duration {
+        self.length.unwrap_or(usual)
     }
 
     /// How often a load does what it does `times` times on any machine.
@@ -279,13 +293,6 @@ pub(crate) fn build_loads() -> Result<PathBuf> {
             .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     )?;
     Ok(target.join("release/syscollect-load"))
-}
-
-/// `cargo` in the workspace, as the one that runs this.
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
 }
 
 /// The users and groups `nobody` and `daemon`: the one who attacks, and the other.

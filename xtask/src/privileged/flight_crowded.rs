@@ -60,7 +60,7 @@ pub(crate) fn crowded(context: &Context) -> Result<String> {
 }
 
 /// The complete snapshot that this trigger took, if it is there.
-fn taken_by(folder: &Path, trigger: &str) -> Option<PathBuf> {
+pub(super) fn taken_by(folder: &Path, trigger: &str) -> Option<PathBuf> {
     let files = fs::read_dir(folder).ok()?.flatten().map(|file| file.path());
     let mut captures = files.filter(|path| path.extension().is_some_and(|end| end == "syscap"));
     captures.find(|path| {

@@ -7,15 +7,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, LaneKind, Switch, Tables, Time};
-use syscollect_playback::Recording;
+use syscollect_model::LaneKind;
 use syscollect_store::CaptureReader;
 
 use super::attacked::MIB;
 use super::context::{Context, NOBODY, finish, number, text, wait};
 use super::flight::Flight;
 use super::hostile_tasks::{Programs, SHORT_PROGRAMS, ShortPrograms, start_short_programs};
+use super::named_events::NamedEvents;
 
 /// On a fast machine 24 MiB held 14 s of it.
 const BUFFER: &str = "48M";
@@ -35,9 +34,9 @@ pub(crate) fn storm(context: &Context) -> Result<String> {
     run(context, FILLING)
 }
 
-/// The same for ten minutes.
+/// The same for ten minutes, or as long as is asked for.
 pub(crate) fn long(context: &Context) -> Result<String> {
-    run(context, LONG_FILLING)
+    run(context, context.length(LONG_FILLING))
 }
 
 fn run(context: &Context, filling: Duration) -> Result<String> {
@@ -74,16 +73,14 @@ fn run(context: &Context, filling: Duration) -> Result<String> {
     ensure!(number(&status, "memory_bytes")? == MEMORY, "{status}");
 
     let short = ShortPrograms::read(&capture)?;
-    let named = NamedSwitches::read(&capture)?;
+    let named = NamedEvents::read(&capture)?.threads;
     let reach = Duration::from_nanos(reach);
     let words = format!(
-        "{} and {} of {SHORT_PROGRAMS} programs begin and end, {:.1} % of {} switches are to threads \
-         with names, events reach back {reach:.1?} and are {:.0} % of what is held, {} MiB of memory \
+        "{} and {} of {SHORT_PROGRAMS} programs begin and end, {named} threads of events have names, \
+         events reach back {reach:.1?} and are {:.0} % of what is held, {} MiB of memory \
          ({} before)",
         short.begun.len(),
         short.ended.len(),
-        named.named as f64 * 100.0 / named.all.max(1) as f64,
-        named.all,
         share_of_events(&CaptureReader::open(&capture)?) * 100.0,
         peak / MIB,
         before / MIB,
@@ -108,32 +105,4 @@ pub(super) fn share_of_events(reader: &CaptureReader) -> f64 {
     }
     let [events, others] = [false, true].map(|kind| bytes.get(&kind).copied().unwrap_or(0) as f64);
     events / (events + others).max(1.0)
-}
-
-/// Switches, and those of them to threads of which the name is known.
-#[derive(Debug, Default)]
-pub(super) struct NamedSwitches {
-    pub(super) all: u64,
-    pub(super) named: u64,
-}
-
-impl NamedSwitches {
-    pub(super) fn read(capture: &std::path::Path) -> Result<Self> {
-        let mut read = Self::default();
-        Session::open(CaptureReader::open(capture)?)?.play(&mut read)?;
-        Ok(read)
-    }
-}
-
-impl Exporter for NamedSwitches {
-    type Error = anyhow::Error;
-
-    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
-        if let Event::Switch(Switch { next, .. }) = event {
-            let name = tables.strings.get(tables.thread(*next).name);
-            self.all += 1;
-            self.named += u64::from(!name.is_empty());
-        }
-        Ok(())
-    }
 }

@@ -23,6 +23,7 @@ mod flight_bad_days;
 mod flight_busy;
 mod flight_crowded;
 mod flight_executions;
+mod flight_standstill;
 mod flight_storm;
 mod flight_zones;
 mod full_rate;
@@ -54,6 +55,7 @@ pub(crate) mod live;
 pub(crate) mod live_tracy;
 mod loss;
 mod low_memory;
+mod named_events;
 mod no_threads;
 mod offered;
 mod order;
@@ -82,6 +84,7 @@ mod wakers;
 mod zones;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
 
@@ -144,6 +147,8 @@ const TESTS: &[Test] = &[
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
     test!("flight-executions" named, flight_executions::executions),
+    test!("flight-executions-long" named, flight_executions::long),
+    test!("flight-standstill" named, flight_standstill::standstill, needs "user_probes"),
     test!("flight-zones", flight_zones::open_zones),
     test!("triggers", triggers::triggers, needs "user_probes"),
     test!("top", top::figures),
@@ -268,6 +273,9 @@ pub(crate) struct Arguments {
     /// folder, lightly: for virtual machines, see `cargo xtask vm`.
     #[arg(long, value_name = "FOLDER", hide = true)]
     emulated: Option<PathBuf>,
+    /// How long those that are run by name only are to go on, where that is not their matter.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
     /// Add a line of JSON for each test to this file.
     #[arg(long, value_name = "FILE", hide = true)]
     results: Option<PathBuf>,
@@ -275,7 +283,7 @@ pub(crate) struct Arguments {
 
 /// Runs the tests of these names, or all.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { names, program, emulated, results } = arguments;
+    let Arguments { names, program, emulated, seconds, results } = arguments;
     if let Some(unknown) = names.iter().find(|name| !TESTS.iter().any(|test| test.name == *name)) {
         let known: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
         bail!("there is no privileged test {unknown}; there are: {}", known.join(", "));
@@ -295,6 +303,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 Some(program) => Context::with_program(program)?,
                 None => Context::new()?,
             };
+            let context = context.lasting(seconds.map(Duration::from_secs));
             tests(&mut report, &context, Tries::One, |test| is_asked(test, names));
         }
         None => bail!(

@@ -15,8 +15,9 @@ use syscollect_model::{LaneKind, SessionInfo, SnapshotMark};
 use syscollect_store::{CaptureReader, Definition};
 
 use self::cases::{Case, Deed, MarkedAt, cases};
-use super::context::{Context, json_lines, number, until, wait};
+use super::context::{Context, json_lines, number, signal, until, wait};
 use super::flight::Flight;
+use super::flight_crowded::taken_by;
 
 /// How much later than its cause a snapshot may begin, on a machine whose host has other work; on a
 /// quiet one it is a tenth of a second.
@@ -39,6 +40,8 @@ pub(crate) fn triggers(context: &Context) -> Result<String> {
     let mut options: Vec<&str> = given.iter().flat_map(|given| ["--trigger", given]).collect();
     let load = context.load.display().to_string();
     let with = OPTIONS.map(|(option, value)| (option, value.replace("LOAD", &load)));
+    let by_signal = format!("{BY_SIGNAL}: signal, limit 1, pause 0s");
+    options.extend(["--trigger", &by_signal]);
     options.extend(with.iter().flat_map(|(option, value)| [*option, value]));
     let flight = Flight::start_with(context, &socket, &folder, &options)?;
 
@@ -75,6 +78,7 @@ pub(crate) fn triggers(context: &Context) -> Result<String> {
         ensure!(count == Some(0), "{counted}: {count:?}");
     }
     ensure!(captures(&folder).len() == cases.len(), "{:?}", captures(&folder));
+    signals(&flight, &folder)?;
     flight.stop()?;
     ensure!(
         context.is_emulated() || latest <= LATEST,
@@ -87,6 +91,32 @@ pub(crate) fn triggers(context: &Context) -> Result<String> {
         cases.len(),
         latest.as_millis()
     ))
+}
+
+/// The trigger for which somebody sends the recorder a signal.
+const BY_SIGNAL: &str = "by-hand";
+
+/// The trigger for a signal has seen none of those that other programs got; of two that the
+/// recorder gets it may take one snapshot.
+fn signals(flight: &Flight<'_>, folder: &Path) -> Result<()> {
+    let events = |wanted: u64| -> Result<Value> {
+        until(&format!("{wanted} signals to be seen"), || {
+            let status = flight.status().ok()?;
+            let of_trigger = of_trigger(&status, BY_SIGNAL).ok()?;
+            (number(of_trigger, "events").ok()? >= wanted).then(|| of_trigger.clone())
+        })
+    };
+    let before = events(0)?;
+    ensure!(number(&before, "events")? == 0, "signals of others: {before}");
+    for sent in 1..=2 {
+        signal(flight.recorder_id(), libc::SIGUSR1);
+        events(sent)?;
+    }
+    let after = events(2)?;
+    let counts = ["events", "fired", "limited"].map(|count| number(&after, count).ok());
+    ensure!(counts == [Some(2), Some(1), Some(1)], "{after}");
+    until("the snapshot of a signal", || taken_by(folder, BY_SIGNAL))?;
+    Ok(())
 }
 
 /// What is recorded that the triggers are about, of the load, and nothing that it takes long to name.

@@ -20,7 +20,7 @@ const OFF_CPU: [&str; 6] =
     ["sleeps", "waits for I/O", "blocked", "waits for a CPU", "stopped", "ends"];
 
 /// A session of the engine with one profile.
-pub(super) struct ProfilerCli {
+pub(crate) struct ProfilerCli {
     program: PathBuf,
     path: OsString,
     session: String,
@@ -28,7 +28,7 @@ pub(super) struct ProfilerCli {
 
 impl ProfilerCli {
     /// Loads a profile, or says why there is no engine to load it.
-    pub(super) fn load(profile: &Path) -> Result<Self, String> {
+    pub(crate) fn load(profile: &Path) -> Result<Self, String> {
         let (program, path) = find()?;
         let mut cli = Self { program, path, session: String::new() };
         let profile = text(profile).map_err(|error| format!("{error:#}"))?;
@@ -99,7 +99,8 @@ impl ProfilerCli {
         Ok(figures.get("wakeups").copied().unwrap_or(0))
     }
 
-    fn threads(&self) -> Result<Vec<String>> {
+    /// Handles of all threads.
+    pub(crate) fn threads(&self) -> Result<Vec<String>> {
         let threads = self.json(&["thread", "list"])?;
         list(&threads["threads"])?
             .iter()

@@ -11,7 +11,7 @@
 //! they are left out, and the table says so.
 
 mod bad_input;
-mod firefox;
+pub(crate) mod firefox;
 mod perfetto;
 mod table;
 mod windows_traces;
@@ -25,8 +25,7 @@ use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences, together};
 
 use crate::engine::Engine;
-use crate::privileged::context::cargo;
-use crate::process::{TimedOut, on_all_cpus, output_of, root};
+use crate::process::{TimedOut, cargo, on_all_cpus, output_of, root};
 use crate::report::Outcome;
 use firefox::ProfilerCli;
 

@@ -156,7 +156,9 @@ impl BufferState {
         while self.stacks.bytes() > part
             && let Some(gone) = self.stacks.give_way()
         {
-            self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
+            for gone in gone {
+                self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
+            }
         }
         let gone = before.saturating_sub(self.stacks.bytes());
         if gone > 0 {
@@ -295,7 +297,8 @@ impl BufferState {
         }
         let generation = wanted.first().map_or(self.generation, |event| event.generation);
         let mut stacks = self.stacks.clone();
-        stacks.drop_before(generation).iter().for_each(|gone| lacks(gone.lane, gone.records));
+        let left_out = stacks.leave_out_before(generation);
+        left_out.iter().for_each(|gone| lacks(gone.lane, gone.records));
         let oldest = oldest_of(wanted.iter().copied()).unwrap_or(self.newest);
         let shared = |event: &&HeldEvent| SharedEvent {
             number: event.number,

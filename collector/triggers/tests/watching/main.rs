@@ -524,6 +524,35 @@ fn a_trigger_rests_and_has_a_limit_and_its_snapshot_may_be_later() {
 }
 
 #[test]
+fn a_signal_fires_the_triggers_for_it_within_their_pauses_and_limits() {
+    let mut recorder = Recorder::new(&["asked: signal, limit 2, pause 1s", "other: crash"]);
+    let mut by_signals = |times, now: u64| {
+        recorder.watcher.signalled(times);
+        recorder.fired(now * MS)
+    };
+    let asked = |at: u64| ("asked".to_owned(), at * MS, None, "SIGUSR1".to_owned());
+    assert_eq!(by_signals(0, 100), []);
+    assert_eq!(by_signals(2, 200), [asked(200)]);
+    assert_eq!(by_signals(1, 1300), [asked(1300)]);
+    assert_eq!(by_signals(1, 9000), []);
+    let status = recorder.watcher.statuses().remove(0);
+    assert_eq!((status.events, status.fired, status.paused, status.limited), (4, 2, 1, 1));
+}
+
+#[test]
+fn when_it_began_is_told_of_what_takes_time() {
+    let mut recorder = Recorder::new(&["waiting > 20ms", "zone request > 20ms"]);
+    let request = recorder.zone_name("request");
+    recorder.sched(0, &[(100 * MS, waking(7))]);
+    let end = stamped(150 * MS, Event::ZoneEnd { depth: 0 });
+    recorder.items(&[stamped(110 * MS, zone(request, 0)), end]);
+    recorder.watcher.nothing_before(Ticks(160 * MS));
+    let fired = recorder.watcher.fired();
+    let began: Vec<_> = fired.iter().map(|of| (of.began.0 / MS, of.at.0 / MS)).collect();
+    assert_eq!(began, [(100, 120), (110, 150)]);
+}
+
+#[test]
 fn triggers_that_cannot_be_told_apart_or_never_fire_are_refused() {
     let watcher = |texts: &[&str]| {
         let triggers = texts.iter().map(|text| text.parse().expect("it is one")).collect();

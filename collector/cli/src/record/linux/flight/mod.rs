@@ -157,9 +157,10 @@ impl Flight {
         let mut wait = TICK;
         loop {
             match events.recv_timeout(wait) {
+                Ok(StopEvent::Signal(Stop::User1)) if self.triggers_take_signal() => {}
                 Ok(StopEvent::Signal(Stop::User1)) => {
                     let mark = SnapshotMark { reason: "SIGUSR1".into(), ..SnapshotMark::default() };
-                    let order = SnapshotOrder { last: None, mark };
+                    let order = SnapshotOrder { mark, ..SnapshotOrder::default() };
                     Arc::clone(&self.snapshots).take_into_folder(
                         &self.folder,
                         order,
@@ -184,6 +185,11 @@ impl Flight {
             }
             notifier.alive();
         }
+    }
+
+    /// Whether a trigger is for the signal that came, so that its snapshots are the trigger's.
+    fn triggers_take_signal(&self) -> bool {
+        self.triggers.as_ref().is_some_and(TriggerThread::take_signal)
     }
 
     /// Does what is asked; whether that is to end.

@@ -41,7 +41,8 @@ cause may be left out. Causes:
   blocked NAME > 5s, uninterruptible NAME > 2s
   exit NAME code nonzero, exit NAME signal KILL, crash NAME
   message in NAME \"p99\"               an instrumented program says so
-  counter \"CPU pressure\" > 50, plot NAME > 1000";
+  counter \"CPU pressure\" > 50, plot NAME > 1000
+  signal                               SIGUSR1, which takes one at once without such a trigger";
 
 /// Bytes that keep events, unless others are asked for.
 const BUFFER: usize = 256 << 20;

@@ -221,7 +221,8 @@ impl Snapshots {
         answer: AnswerSocket,
     ) {
         let mark = SnapshotMark { reason, ..SnapshotMark::default() };
-        let order = SnapshotOrder { last: last_ns.map(Duration::from_nanos), mark };
+        let last = last_ns.map(Duration::from_nanos);
+        let order = SnapshotOrder { last, mark, ..SnapshotOrder::default() };
         self.spawn(asker.into(), move |snapshots, taken| {
             let written = taken.and_then(|thread| snapshots.write(&order, &regular(file)?, thread));
             let answered = match written {

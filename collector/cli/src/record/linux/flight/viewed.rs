@@ -123,7 +123,7 @@ impl ViewedFlight {
     /// it is.
     pub(crate) fn snapshot(&self, reason: &str) {
         let mark = SnapshotMark { reason: reason.into(), ..SnapshotMark::default() };
-        let order = SnapshotOrder { last: None, mark };
+        let order = SnapshotOrder { mark, ..SnapshotOrder::default() };
         Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, Requester::Owner);
     }
 

@@ -9,13 +9,13 @@ use crate::confine;
 use crate::escape::printable;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
 use syscollect_model::{LaneKind, SnapshotMark, Ticks};
-use syscollect_triggers::{CANNOT_FIRE, Firing, Trigger, TriggerStatus, Watcher};
+use syscollect_triggers::{CANNOT_FIRE, Cause, Firing, Trigger, TriggerStatus, Watcher};
 
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -37,6 +37,7 @@ const MOST_PENDING_OF_EACH: usize = 8;
 pub(super) struct Triggers {
     watcher: Watcher,
     watched: Watched,
+    want_signals: bool,
 }
 
 impl Triggers {
@@ -49,11 +50,12 @@ impl Triggers {
         if triggers.is_empty() {
             return Ok(None);
         }
+        let want_signals = triggers.iter().any(|trigger| trigger.cause == Cause::Signal);
         let watcher = Watcher::new(triggers)?;
         let wanted: Vec<LaneKind> =
             LaneKind::ALL.into_iter().filter(|kind| watcher.wants(*kind)).collect();
         let (tee, watched) = Tee::to_watch(move |kind| wanted.contains(&kind));
-        Ok(Some((tee, Self { watcher, watched })))
+        Ok(Some((tee, Self { watcher, watched, want_signals })))
     }
 
     /// Begins to watch.
@@ -67,6 +69,7 @@ impl Triggers {
                 triggers: self.watcher.statuses(),
                 ..TriggerReport::default()
             }),
+            signals: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
         });
         let watching = Watching {
@@ -81,7 +84,7 @@ impl Triggers {
         };
         let thread = std::thread::Builder::new().name("triggers".into());
         let thread = thread.spawn(move || watching.run()).context("cannot start a thread")?;
-        Ok(TriggerThread { shared, thread: Some(thread) })
+        Ok(TriggerThread { shared, thread: Some(thread), want_signals: self.want_signals })
     }
 }
 
@@ -89,9 +92,16 @@ impl Triggers {
 pub(super) struct TriggerThread {
     shared: Arc<SharedState>,
     thread: Option<JoinHandle<()>>,
+    want_signals: bool,
 }
 
 impl TriggerThread {
+    /// Somebody sent the recorder a signal; whether a trigger waits for one.
+    pub(super) fn take_signal(&self) -> bool {
+        self.shared.signals.fetch_add(u32::from(self.want_signals), Ordering::Relaxed);
+        self.want_signals
+    }
+
     /// What the triggers saw so far.
     pub(super) fn report(&self) -> TriggerReport {
         self.shared.report().clone()
@@ -109,6 +119,8 @@ impl Drop for TriggerThread {
 
 struct SharedState {
     report: Mutex<TriggerReport>,
+    /// Signals that were not looked at.
+    signals: AtomicU32,
     is_over: AtomicBool,
 }
 
@@ -192,6 +204,7 @@ impl Watching {
     /// Looks at what came, and takes the snapshots that are due.
     fn look(&mut self) {
         let (mut now, mut unwatched) = (None, 0);
+        self.watcher.signalled(self.shared.signals.swap(0, Ordering::Relaxed));
         for teed in self.watched.take() {
             match teed {
                 Teed::Chunk(chunk) | Teed::Resumes(chunk) => self.watcher.feed(chunk),
@@ -273,12 +286,12 @@ impl Watching {
         let is_next = |pending: &PendingSnapshot| is_due(pending) && has_place(pending);
         while let Some(next) = self.pending.iter().position(is_next) {
             let PendingSnapshot { firing, due_since } = self.pending.remove(next);
-            let Firing { trigger, index, at, tid, reason, last, .. } = firing;
+            let Firing { trigger, index, at, began, tid, reason, last, .. } = firing;
             // It reaches back to where it would have without the wait.
             let waited = due_since.map_or(Duration::ZERO, |since| since.elapsed());
             let last = last.map(|last| last + waited);
             let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
-            let order = SnapshotOrder { last, mark };
+            let order = SnapshotOrder { last, began: Some(began), mark };
             let requester = Requester::Trigger(index);
             Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, requester);
         }
