@@ -96,8 +96,8 @@ fn a_viewer_from_the_beginning_on_sees_what_there_is() {
     let held = seen.locks.iter().filter(|event| [1, 4].contains(&event.kind)).count() as u64;
     assert!(held >= figures["times that cache was held"]);
     assert_eq!(seen.memory.len() as u64, figures["allocations"]);
-    let left = seen.memory.iter().filter(|(.., freed)| freed.is_none());
-    assert_eq!(left.map(|(_, _, size, ..)| size).sum::<u64>(), figures["bytes held"]);
+    let left = seen.memory.iter().filter(|memory| memory.freed.is_none());
+    assert_eq!(left.map(|memory| memory.size).sum::<u64>(), figures["bytes held"]);
     assert_eq!(u64::from(seen.crash.is_some()), figures["crashes"]);
     assert_eq!(seen.threads[&101].label, "server / worker");
     assert_eq!((&*seen.threads[&101].process, &*seen.threads[&101].name), ("server", "worker"));
