@@ -6,7 +6,7 @@ use syscollect_exporters::TracyLive;
 use syscollect_playback::Recording as _;
 use syscollect_tests::tracy_viewer::{ReceivedTimeline, ReceivedZone, StrictViewer};
 use syscollect_tests::{golden, reference_capture};
-use syscollect_tracy_protocol::Limits;
+use syscollect_tracy_protocol::{Event, Limits};
 
 /// Both lists are the same; else the first that differs is told.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &[T], expected: &[T]) {
@@ -198,4 +198,17 @@ fn other_captures_contradict_nothing_either() {
             end(&mut live, &mut viewer);
         }
     }
+}
+
+#[test]
+fn who_was_woken_while_nobody_looked_is_told_as_woken_once_that_is_seen() {
+    let mut live = TracyLive::default();
+    let woken = || Event::Wakeup { cpu: 1, thread: 7 };
+    live.session().tell(5_000_000_000, woken());
+    let mut viewer = connect(&mut live);
+    exchange(&mut live, &mut viewer, 1_000);
+    assert!(viewer.seen().wakeups.is_empty(), "it may have run unseen");
+    live.session().tell(6_000_000_000, woken());
+    exchange(&mut live, &mut viewer, 1_000);
+    assert_eq!(viewer.seen().wakeups, [(6_000_000_000, 7, 1)]);
 }

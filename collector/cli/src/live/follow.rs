@@ -123,7 +123,7 @@ fn follow(
     let live = SharedLive::default();
     {
         let mut live = live.borrow_mut();
-        live.find_names();
+        live.find_names(syscollect_merge::is_of_recording);
         live.ask(payer_of);
         live.is_recorded_by(std::process::id());
     }

@@ -98,7 +98,7 @@ impl Exporter for RecordedEvents {
         match event {
             Event::Switch(switch) => {
                 let (cpu, thread) = (switch.cpu.number as u8, tid(switch.next));
-                self.wakeups.runs(thread, cpu);
+                self.wakeups.runs(time, thread, cpu);
                 self.switches.entry(cpu).or_default().push(ComingThread { time, thread });
                 let previous = switch.previous.filter(|_| !switch.off_cpu.preempted);
                 if let (Some(previous), Some(stack)) = (previous, switch.off_cpu.stack)
@@ -264,12 +264,12 @@ pub(super) fn compare(
     let values = file.values.iter().filter(|(time, _)| span.has(*time));
     counts.values = same("value", told.collect(), values.copied().collect())?;
     counts.messages = compare_messages(seen, span, file)?;
-    counts.gpu_zones = file.gpu_zones.compare(seen, joined)?;
     counts.wakeups = file.wakeups.compare(seen, span)?;
     counts.of_samples = file.samples.compare(seen, span)?;
     counts.frames = file.frames.compare(seen, span)?;
     counts.memory = file.memory.compare(seen, span)?;
     counts.names = file.names.compare(seen)?;
+    counts.gpu_zones = file.gpu_zones.compare(seen, joined)?;
     let ComparedCounts { switches, zones, messages, locks, values, gpu_zones, .. } = counts;
     let ComparedCounts { wakeups, of_samples, frames, memory, names, .. } = counts;
     let ComparedSamples { samples, of_switches, functions } = of_samples;

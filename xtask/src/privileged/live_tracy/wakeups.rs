@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use syscollect_tests::tracy_viewer::ReceivedTimeline;
 
 use super::span::{KnownSpan, same};
@@ -24,11 +24,15 @@ pub(super) struct Wakeups {
     woken: BTreeSet<u32>,
     /// Who runs, by CPU.
     running: BTreeMap<u8, u32>,
+    /// When who was woken, and when who came to a CPU.
+    all: BTreeMap<u32, Vec<i64>>,
+    runs: BTreeMap<u32, Vec<i64>>,
 }
 
 impl Wakeups {
     /// A CPU wakes a thread.
     pub(super) fn woken(&mut self, time: i64, thread: u32, cpu: u8) {
+        self.all.entry(thread).or_default().push(time);
         let runs = self.running.values().any(|running| *running == thread);
         if self.woken.insert(thread) || runs {
             self.told.push(Wakeup { time, thread, cpu });
@@ -36,7 +40,8 @@ impl Wakeups {
     }
 
     /// A thread comes to a CPU.
-    pub(super) fn runs(&mut self, thread: u32, cpu: u8) {
+    pub(super) fn runs(&mut self, time: i64, thread: u32, cpu: u8) {
+        self.runs.entry(thread).or_default().push(time);
         self.running.retain(|_, running| *running != thread);
         self.running.insert(cpu, thread);
         self.woken.remove(&thread);
@@ -44,6 +49,18 @@ impl Wakeups {
 
     /// What a viewer was told is what is here; how many.
     pub(super) fn compare(&self, seen: &ReceivedTimeline, span: KnownSpan) -> Result<usize> {
+        let at_first = seen.wakeups.iter().filter(|(time, ..)| *time <= span.joined);
+        for (_, thread, _) in at_first {
+            let last = |times: &BTreeMap<u32, Vec<i64>>| {
+                let times = times.get(thread)?.iter();
+                times.take_while(|time| **time <= span.joined).last().copied()
+            };
+            let (woken, ran) = (last(&self.all), last(&self.runs));
+            ensure!(
+                woken > ran,
+                "thread {thread} was told as woken, and ran since: {woken:?} {ran:?}"
+            );
+        }
         // Who was woken when the viewer came is not known before it has run.
         let mut known = BTreeMap::new();
         for switch in seen.switches.iter().filter(|switch| span.has(switch.time)) {
