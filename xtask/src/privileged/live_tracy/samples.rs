@@ -76,6 +76,7 @@ impl Samples {
         let threads_in_file: Vec<_> = in_file.iter().map(|(sample, _)| *sample).collect();
         same_in_order("sample", &threads_told, &threads_in_file)?;
         let (mut named, mut all, mut shorter, mut with_own) = (0, 0, 0, 0);
+        let mut others = 0;
         for ((sample, stack), (_, functions)) in told.iter().zip(&in_file) {
             let (mut told, is_cut) = without_cut(functions_told(stack, seen));
             if sample.leaves {
@@ -90,13 +91,12 @@ impl Samples {
                 all += 1;
                 let (Some(told), Some(in_file)) = (told, in_file) else { continue };
                 named += 1;
-                ensure!(
-                    told == in_file,
-                    "{sample:?}: {told:?} was told, {in_file:?} is in the file"
-                );
+                // One place may have several names: debug information may know another one.
+                others += usize::from(told != in_file);
             }
         }
         ensure!(named * 100 >= all * LEAST_NAMED, "of {all} functions {named} have names");
+        ensure!(others * 10 <= named, "of {named} functions {others} have other names in the file");
         let most = told.len() / MOST_SHORTER;
         ensure!(shorter <= most, "of {} stacks {shorter} go on in the file", told.len());
         ensure!(with_own <= most, "of {} stacks {with_own} begin with the recording", told.len());
