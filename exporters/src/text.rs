@@ -239,7 +239,8 @@ fn job_text(job: &GpuJob, end: Time, tables: &Tables) -> String {
         ("ended", job.zone.and_then(|zone| zone.ended)),
     ];
     for (stage, time) in stages.into_iter().filter_map(|(stage, time)| Some((stage, time?))) {
-        words += &format!(" {stage}=-{}ns", end.0.saturating_sub(time.0));
+        let sign = if time > end { '+' } else { '-' };
+        words += &format!(" {stage}={sign}{}ns", end.0.abs_diff(time.0));
     }
     if let Some(fence) = job.fence {
         words += &format!(" fence={}", labels::fence(fence));

@@ -39,7 +39,7 @@ const SCHEDULER: [&str; 9] = [
 ];
 
 /// Whether the function is part of how this program records.
-pub(crate) fn is_tracing(function: &str) -> bool {
+pub fn is_of_recording(function: &str) -> bool {
     TRACING.iter().any(|prefix| function.starts_with(prefix))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn is_scheduler(function: &str) -> bool {
 /// Whether the kernel's function stands in every stack of a thread that blocks, and says nothing of
 /// why it does: the scheduler's own, and what recording puts there.
 pub fn is_in_every_wait(function: &str) -> bool {
-    is_scheduler(function) || is_tracing(function)
+    is_scheduler(function) || is_of_recording(function)
 }
 
 /// How many of the innermost frames belong to the recording: the run of
@@ -65,7 +65,7 @@ pub(crate) fn tracing_frames<'a>(functions: impl Iterator<Item = Option<&'a str>
     let mut outermost = 0;
     for (index, function) in functions.enumerate() {
         match function {
-            Some(name) if is_tracing(name) => outermost = index + 1,
+            Some(name) if is_of_recording(name) => outermost = index + 1,
             Some(_) => break,
             None => {}
         }
@@ -82,7 +82,7 @@ pub(crate) fn blocking_frame<'a>(
 ) -> Option<usize> {
     for (index, function) in functions.enumerate() {
         let name = function?;
-        if !is_scheduler(name) && !is_tracing(name) {
+        if !is_scheduler(name) && !is_of_recording(name) {
             return Some(index);
         }
     }

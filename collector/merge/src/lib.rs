@@ -78,7 +78,7 @@ pub use error::MergeError;
 pub use followed_zones::FollowedZones;
 pub use forgetting::HeldRows;
 pub use gpu::record::{field_number, field_string};
-pub use kernel_functions::is_in_every_wait;
+pub use kernel_functions::{is_in_every_wait, is_of_recording};
 pub use live::{Live, play_live};
 pub use live_records::{LiveRecord, LiveRecords};
 pub use mappings::{MemoryChange, each_memory_change};

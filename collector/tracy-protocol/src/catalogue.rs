@@ -351,6 +351,12 @@ impl Catalogue {
         self.frames.get(&address).map(|row| row.image.clone())
     }
 
+    /// The function at an address that the others are inlined in.
+    pub fn function(&self, address: u64) -> Option<&str> {
+        let lines = &self.frames.get(&address)?.lines;
+        lines.last().map(|line| &*line.name)
+    }
+
     /// The functions of an address may still be found: whoever asks for them waits for that.
     pub fn may_be_named(&mut self, address: u64) {
         self.unnamed.insert(address);
@@ -361,7 +367,8 @@ impl Catalogue {
         self.unnamed.remove(&address);
     }
 
-    pub(crate) fn is_unnamed(&self, address: u64) -> bool {
+    /// Whether the functions of an address [may still be found](Self::may_be_named).
+    pub fn is_unnamed(&self, address: u64) -> bool {
         self.unnamed.contains(&address)
     }
 

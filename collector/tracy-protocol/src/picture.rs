@@ -71,6 +71,11 @@ pub(crate) struct Picture {
 type ConnectedViewer<'a> = Option<&'a mut Viewer>;
 
 impl Picture {
+    /// While nobody looks not all of scheduling is heard of: who was woken then may have run since.
+    pub(crate) fn forget_woken(&mut self) {
+        self.woken.clear();
+    }
+
     /// Takes in an event, and tells it.
     pub(crate) fn apply(&mut self, event: &Event, at: Moment<'_>, mut viewer: ConnectedViewer<'_>) {
         self.time = self.time.max(at.time);

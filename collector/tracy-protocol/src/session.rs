@@ -292,6 +292,7 @@ impl Session {
     /// The viewer speaks our version.
     fn welcome(&mut self, version: &'static Version) {
         let State::Hello { wall_clock, .. } = self.state else { return };
+        self.picture.forget_woken();
         let now = self.newest;
         let zero = (now - BEFORE).max(0);
         let bytes = welcome(&self.host, Beginning { zero, now, wall_clock });

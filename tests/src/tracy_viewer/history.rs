@@ -72,6 +72,25 @@ pub struct ReceivedLock {
     pub kind: u8,
 }
 
+/// Memory that was allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedMemory {
+    /// What stands for its pool; 0 for that without a name.
+    pub pool: u64,
+    /// Where it lies.
+    pub address: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// By whom.
+    pub thread: u32,
+    /// When.
+    pub allocated: i64,
+    /// When it was freed.
+    pub freed: Option<i64>,
+    /// Where in the code.
+    pub stack: Option<Vec<u64>>,
+}
+
 /// What a thread is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedThread {
@@ -106,8 +125,8 @@ pub struct ReceivedTimeline {
     pub locks: Vec<ReceivedLock>,
     /// Names of locks.
     pub lock_names: BTreeMap<u32, String>,
-    /// Pool, address, size, allocated, freed.
-    pub memory: Vec<(u64, u64, u64, i64, Option<i64>)>,
+    /// Memory, in the order in which it was allocated.
+    pub memory: Vec<ReceivedMemory>,
     /// Name, start, end.
     pub frame_times: Vec<(u64, i64, Option<i64>)>,
     /// Jobs of GPUs.
@@ -482,22 +501,19 @@ impl History {
         Ok(())
     }
 
-    pub(super) fn memory(
-        &mut self,
-        time: i64,
-        pool: u64,
-        address: u64,
-        size: Option<u64>,
-    ) -> Result<()> {
+    pub(super) fn freed(&mut self, time: i64, pool: u64, address: u64) {
         if let Some(before) = self.allocated.remove(&(pool, address)) {
-            self.seen.memory[before].4 = Some(time);
+            self.seen.memory[before].freed = Some(time);
         }
-        if let Some(size) = size {
-            let last = self.last_memory.insert(pool, time);
-            require!(last.is_none_or(|last| last <= time), "memory is allocated before the last");
-            self.allocated.insert((pool, address), self.seen.memory.len());
-            self.seen.memory.push((pool, address, size, time, None));
-        }
+    }
+
+    pub(super) fn allocated(&mut self, memory: ReceivedMemory) -> Result<()> {
+        let ReceivedMemory { pool, address, allocated: time, .. } = memory;
+        self.freed(time, pool, address);
+        let last = self.last_memory.insert(pool, time);
+        require!(last.is_none_or(|last| last <= time), "memory is allocated before the last");
+        self.allocated.insert((pool, address), self.seen.memory.len());
+        self.seen.memory.push(memory);
         Ok(())
     }
 

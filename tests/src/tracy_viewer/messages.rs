@@ -1,7 +1,7 @@
 //! From raw bytes to messages, and what a viewer asks of them.
 
 use super::gpu::GpuQuery;
-use super::history::{History, Moment, Pending, ReceivedSwitch};
+use super::history::{History, Moment, Pending, ReceivedMemory, ReceivedSwitch};
 use super::{Result, Violation, require};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -427,13 +427,15 @@ fn memory(number: u8, c: &mut Cursor<'_>, history: &mut History, asks: &mut Asks
     let pool = history.pending.take_pool();
     require!(pool.is_some() == is_named, "the pool of memory is missing, or too much");
     pool.into_iter().for_each(|pool| asks.text(pool));
-    if number >= 39 {
-        history.pending.take_serial()?;
-    }
-    if size.is_some() {
-        asks.ask(Query::ThreadString, thread.into());
-    }
-    history.memory(time, pool.unwrap_or(0), address, size)
+    let stack = if number >= 39 { Some(history.pending.take_serial()?) } else { None };
+    let pool = pool.unwrap_or(0);
+    let Some(size) = size else {
+        history.freed(time, pool, address);
+        return Ok(());
+    };
+    asks.ask(Query::ThreadString, thread.into());
+    let (allocated, freed) = (time, None);
+    history.allocated(ReceivedMemory { pool, address, size, thread, allocated, freed, stack })
 }
 
 fn gpu(number: u8, c: &mut Cursor<'_>, history: &mut History, asks: &mut Asks) -> Result<()> {

@@ -16,7 +16,8 @@ mod stream;
 
 pub use gpu::ReceivedGpuJob;
 pub use history::{
-    ReceivedLock, ReceivedMessage, ReceivedSwitch, ReceivedThread, ReceivedTimeline, ReceivedZone,
+    ReceivedLock, ReceivedMemory, ReceivedMessage, ReceivedSwitch, ReceivedThread,
+    ReceivedTimeline, ReceivedZone,
 };
 pub use stream::Welcome;
 

@@ -3,7 +3,10 @@
 use crate::connection::{connect, end, exchange};
 use crate::expected::{Both, GpuZone, gpu_zones};
 use syscollect_exporters::TracyLive;
+use syscollect_merge::Session;
 use syscollect_model::TrackKind;
+use syscollect_playback::Recording as _;
+use syscollect_store::CaptureReader;
 use syscollect_tests::tracy_viewer::StrictViewer;
 use syscollect_tests::{FakeMachine, FakeProgram, FakeThread, cuts, ticks};
 use syscollect_zone_protocol::{GpuEvent, GpuZoneNumber, HostClock};
@@ -187,6 +190,47 @@ fn a_zone_of_four_seconds_is_told_with_what_lies_in_it_and_times_never_go_back()
     assert_eq!(epochs.collect::<Vec<_>>(), [1_898_985, 4_090_000]);
     // Who waited more than two seconds for its times has a row of its own.
     assert_eq!(viewer.seen().contexts.len(), 2);
+}
+
+#[test]
+fn a_submission_may_end_after_the_gpu_is_done_and_after_its_times_are_told() {
+    let mut game = Game::new();
+    let names = ["told late", "told early", "never ends"];
+    let [late, early, endless] = names.map(|name| game.program.location(name, "", "", 0, 0));
+    let queue = game.queue("graphics");
+    let begin = |game: &mut Game, us, number, location| {
+        let begin = GpuEvent::ZoneBegin { zone: zone(queue, number), location };
+        game.submit[0].gpu(&mut game.machine, us, begin, &[]);
+    };
+    let end = |game: &mut Game, us, number| {
+        let end = GpuEvent::ZoneEnd { zone: zone(queue, number) };
+        game.submit[0].gpu(&mut game.machine, us, end, &[]);
+    };
+    begin(&mut game, 100, 1, late);
+    end(&mut game, 200, 1);
+    // The first end counts.
+    end(&mut game, 210, 1);
+    game.told(250, zone(queue, 1), [110, 150]);
+    begin(&mut game, 300, 2, early);
+    game.told(350, zone(queue, 2), [310, 340]);
+    end(&mut game, 400, 2);
+    begin(&mut game, 500, 3, endless);
+    game.told(550, zone(queue, 3), [510, 540]);
+    // It is not waited for without end.
+    game.submit(1, 3_000_000, zone(queue, 4), late);
+    game.told(3_000_050, zone(queue, 4), [3_000_010, 3_000_040]);
+    game.reaches(3_100_000);
+    let capture = game.capture();
+    let (viewer, _) = seen(&capture, 1);
+    let mut of_file = Both::new(|_: u64, _: &mut TracyLive| {});
+    let reader = CaptureReader::from_bytes(capture).unwrap();
+    Session::open(reader).unwrap().play(&mut of_file).unwrap();
+    let (mut told, mut in_file) = (gpu_zones(viewer.seen()), of_file.expected.gpu_zones);
+    told.sort();
+    in_file.sort();
+    assert_eq!(told, in_file);
+    let submitted = |zone: &GpuZone| zone.cpu[1] - zone.cpu[0];
+    assert_eq!(told.iter().map(submitted).collect::<Vec<_>>(), [100_000, 100_000, 0, 2_000]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn names_come_when_they_are_found_and_the_stream_waits_for_none() {
     let mut viewer: Option<StrictViewer> = None;
     let mut both = Both::new(|events: u64, live: &mut TracyLive| {
         if viewer.is_none() {
-            live.find_names();
+            live.find_names(|_| false);
         }
         let viewer = viewer.get_or_insert_with(|| connect(live));
         if events.is_multiple_of(50) {

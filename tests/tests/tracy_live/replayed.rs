@@ -6,7 +6,7 @@ use syscollect_exporters::TracyLive;
 use syscollect_playback::Recording as _;
 use syscollect_tests::tracy_viewer::{ReceivedTimeline, ReceivedZone, StrictViewer};
 use syscollect_tests::{golden, reference_capture};
-use syscollect_tracy_protocol::Limits;
+use syscollect_tracy_protocol::{Event, Limits};
 
 /// Both lists are the same; else the first that differs is told.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: &[T], expected: &[T]) {
@@ -96,8 +96,8 @@ fn a_viewer_from_the_beginning_on_sees_what_there_is() {
     let held = seen.locks.iter().filter(|event| [1, 4].contains(&event.kind)).count() as u64;
     assert!(held >= figures["times that cache was held"]);
     assert_eq!(seen.memory.len() as u64, figures["allocations"]);
-    let left = seen.memory.iter().filter(|(.., freed)| freed.is_none());
-    assert_eq!(left.map(|(_, _, size, ..)| size).sum::<u64>(), figures["bytes held"]);
+    let left = seen.memory.iter().filter(|memory| memory.freed.is_none());
+    assert_eq!(left.map(|memory| memory.size).sum::<u64>(), figures["bytes held"]);
     assert_eq!(u64::from(seen.crash.is_some()), figures["crashes"]);
     assert_eq!(seen.threads[&101].label, "server / worker");
     assert_eq!((&*seen.threads[&101].process, &*seen.threads[&101].name), ("server", "worker"));
@@ -198,4 +198,17 @@ fn other_captures_contradict_nothing_either() {
             end(&mut live, &mut viewer);
         }
     }
+}
+
+#[test]
+fn who_was_woken_while_nobody_looked_is_told_as_woken_once_that_is_seen() {
+    let mut live = TracyLive::default();
+    let woken = || Event::Wakeup { cpu: 1, thread: 7 };
+    live.session().tell(5_000_000_000, woken());
+    let mut viewer = connect(&mut live);
+    exchange(&mut live, &mut viewer, 1_000);
+    assert!(viewer.seen().wakeups.is_empty(), "it may have run unseen");
+    live.session().tell(6_000_000_000, woken());
+    exchange(&mut live, &mut viewer, 1_000);
+    assert_eq!(viewer.seen().wakeups, [(6_000_000_000, 7, 1)]);
 }

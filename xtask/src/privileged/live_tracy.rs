@@ -2,7 +2,13 @@
 //! same recorder holds.
 
 mod compared;
+mod frames;
 mod gpu_zones;
+mod memory;
+mod names;
+mod samples;
+mod span;
+mod wakeups;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -26,7 +32,7 @@ const GONE: Duration = Duration::from_millis(300);
 /// Until the programs mark what they do.
 const BEGUN: Duration = Duration::from_secs(1);
 /// How long it waits for answers in the end.
-const LONGEST_ANSWER: Duration = Duration::from_millis(500);
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 /// Within what a viewer sees again what there is.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
@@ -88,10 +94,10 @@ pub(crate) fn long(context: &Context) -> Result<String> {
 fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let live = Live::start(context, folder.path(), &["--freq", "199", "--buffer", buffer])?;
-    let lasts = (*looks + GONE) * CONNECTIONS + LONGEST_WELCOME * 2;
+    let lasts = (*looks + LONGEST_ANSWER + GONE) * CONNECTIONS + LONGEST_WELCOME * 2;
     let seconds = lasts.as_secs().to_string();
     let mut programs = Programs(Vec::new());
-    for load in ["silent", "everything", "gpu"] {
+    for load in ["silent", "everything", "gpu", "callers"] {
         let mut program = Command::new(&context.load);
         program.args([load, &seconds]).stdout(Stdio::null());
         ends_with_us(&mut program);

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use syscollect_usdt_client::lock::Mutex;
-use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
+use syscollect_usdt_client::{
+    Counter, alloc, frame, frame_mark, message, plot, set_thread_name, zone,
+};
 
 use crate::bracket::{BURST, PAUSE};
 use crate::system::{pin, tid};
@@ -69,7 +71,8 @@ pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
 }
 
 /// Two threads that mark what they do in all ways, for so long: zones with values within others, a
-/// plot, messages, and a lock that they take by turns.
+/// plot, messages, a lock that they take by turns, frames that follow each other and frames with
+/// gaps, and memory that each holds for a turn.
 pub(crate) fn everything(seconds: u64) -> Result<()> {
     wait_for_recorder()?;
     let shared = Mutex::named("shared", 0u64);
@@ -79,16 +82,21 @@ pub(crate) fn everything(seconds: u64) -> Result<()> {
             threads.spawn(move || {
                 set_thread_name(name);
                 let _whole = zone!("everything");
+                let mut held = ReportedBlock::new(1);
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_secs(seconds) {
                     let turn = zone!("turn");
                     let Ok(mut number) = shared.lock() else { return };
+                    frame_mark!("turns");
+                    let frame = frame!("held");
                     *number += 1;
+                    held.give_way_to(*number as usize % 1_000 + 1);
                     turn.value(*number);
                     plot!("turns", *number);
                     if number.is_multiple_of(16) {
                         message!("{} turns", *number);
                     }
+                    drop(frame);
                     drop(number);
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -98,6 +106,28 @@ pub(crate) fn everything(seconds: u64) -> Result<()> {
     // Rings are taken over while the program lives.
     std::thread::sleep(Duration::from_millis(200));
     Ok(())
+}
+
+/// Memory that is reported while it is there.
+struct ReportedBlock(Box<[u8]>);
+
+impl ReportedBlock {
+    fn new(bytes: usize) -> Self {
+        let block = vec![0; bytes].into_boxed_slice();
+        alloc::allocated(block.as_ptr(), bytes);
+        Self(block)
+    }
+
+    /// Another one is there from now on. For a moment both are.
+    fn give_way_to(&mut self, bytes: usize) {
+        *self = Self::new(bytes);
+    }
+}
+
+impl Drop for ReportedBlock {
+    fn drop(&mut self) {
+        alloc::freed(self.0.as_ptr());
+    }
 }
 
 /// Begins a zone, sets a plot, and takes a lock for which another thread waits; then nothing more

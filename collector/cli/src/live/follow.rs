@@ -129,7 +129,7 @@ fn follow(
     let mut names = NamesInLots { names, size: FIRST_LOT, asked_at: Instant::now() };
     {
         let mut live = live.borrow_mut();
-        live.find_names();
+        live.find_names(syscollect_merge::is_of_recording);
         live.ask(payer_of);
         live.is_recorded_by(std::process::id());
     }

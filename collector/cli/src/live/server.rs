@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use syscollect_tracy_protocol::{
     HELLO, HandshakeError, NOT_AVAILABLE, Packing, Received, Session, greet,
@@ -14,14 +15,8 @@ use syscollect_tracy_protocol::{
 const MOST_WAITING: usize = 16;
 /// Connections that are looked at in one step.
 const MOST_ACCEPTED: usize = 16;
-/// How long they may take for it.
-const LONGEST_HELLO: Duration = Duration::from_secs(2);
-/// How long a viewer may take nothing of what there is for it.
-const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 /// How long one may pause that is still waited for.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// How often a viewer hears that there is nothing to say.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How often viewers that do not fit are told of.
 const REFUSAL_EVERY: Duration = Duration::from_secs(1);
 /// Bytes that are read at once, and how often in a turn.
@@ -31,6 +26,25 @@ const MOST_PIECES: usize = 4;
 const MOST_SENT: usize = 4 << 20;
 /// Turns of reading and answering in a step: answers may be of no bytes.
 const MOST_TURNS: usize = 64;
+
+/// How long connections are waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// They may take so long to say who they are.
+    hello: Duration,
+    /// A viewer may take nothing of what there is for it for so long, and its machine may be out of
+    /// reach.
+    silence: Duration,
+    /// It hears so often that there is nothing to say.
+    keep_alive: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let [hello, silence, keep_alive] = [2, 30, 5].map(Duration::from_secs);
+        Self { hello, silence, keep_alive }
+    }
+}
 
 /// Who has connected and not said who it is.
 struct Waiting {
@@ -58,6 +72,7 @@ pub(super) struct Server {
     admission: Admission,
     waiting: VecDeque<Waiting>,
     viewer: Option<Viewer>,
+    patience: Patience,
     last_refusal: Option<Instant>,
 }
 
@@ -78,8 +93,8 @@ impl Server {
         let admission = Admission::to(&listener, any_user)?;
         listener.set_nonblocking(true).context("cannot listen without waiting")?;
         let address = listener.local_addr().context("cannot ask where it listens")?;
-        let (waiting, viewer, last_refusal) = Default::default();
-        Ok(Self { listener, address, admission, waiting, viewer, last_refusal })
+        let (waiting, viewer, patience, last_refusal) = Default::default();
+        Ok(Self { listener, address, admission, waiting, viewer, patience, last_refusal })
     }
 
     /// Where it listens.
@@ -107,7 +122,7 @@ impl Server {
         self.accept();
         self.hear_hellos(session, is_complete);
         let Some(viewer) = &mut self.viewer else { return };
-        match viewer.step(session) {
+        match viewer.step(session, self.patience) {
             Ok(Progress::GoesOn) => {}
             ended => {
                 let counts = session.counts();
@@ -152,7 +167,8 @@ impl Server {
             let Some(mut waiting) = self.waiting.pop_front() else { return };
             match waiting.hear() {
                 Ok(Progress::GoesOn)
-                    if waiting.hello.len() < HELLO && waiting.since.elapsed() < LONGEST_HELLO =>
+                    if waiting.hello.len() < HELLO
+                        && waiting.since.elapsed() < self.patience.hello =>
                 {
                     self.waiting.push_back(waiting);
                 }
@@ -163,7 +179,7 @@ impl Server {
                 Ok(_) if waiting.hello.len() == HELLO => {
                     // Who asks for what there is not need not wait for it.
                     let is_refused = greet(&waiting.hello).is_err() || self.viewer.is_some();
-                    let is_late = waiting.since.elapsed() >= LONGEST_HELLO;
+                    let is_late = waiting.since.elapsed() >= self.patience.hello;
                     match is_complete || is_refused || is_late {
                         true => self.welcome(waiting, session),
                         false => self.waiting.push_back(waiting),
@@ -196,6 +212,8 @@ impl Server {
             session.disconnect();
             return self.refuse(from, &error.to_string());
         }
+        // One that is out of reach takes nothing more, and nobody says so.
+        gives_up_after(&stream, self.patience.silence);
         eprint_line!("syscollect: a viewer connects from {from}");
         let now = Instant::now();
         let viewer =
@@ -248,14 +266,18 @@ impl Waiting {
 }
 
 impl Viewer {
-    fn step(&mut self, session: &mut Session) -> io::Result<Progress> {
+    fn step(
+        &mut self,
+        session: &mut Session,
+        Patience { silence, keep_alive, .. }: Patience,
+    ) -> io::Result<Progress> {
         let mut sent = 0;
         for _ in 0..MOST_TURNS {
             if self.read(session)? == Progress::Ends {
                 return Ok(Progress::Ends);
             }
             session.pump();
-            if session.output().is_empty() && self.last_sent.elapsed() >= KEEP_ALIVE {
+            if session.output().is_empty() && self.last_sent.elapsed() >= keep_alive {
                 session.keep_alive();
             }
             let now = Instant::now();
@@ -270,7 +292,7 @@ impl Viewer {
             if session.output().is_empty() && session.is_over() {
                 return Ok(Progress::Ends);
             }
-            if self.last_progress.elapsed() >= LONGEST_SILENCE {
+            if self.last_progress.elapsed() >= silence {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if piece == 0 || sent >= MOST_SENT {
@@ -332,6 +354,22 @@ impl Viewer {
     }
 }
 
+/// Ends a connection of which nothing was acknowledged for so long. Where the kernel cannot do that
+/// it does so later.
+fn gives_up_after(stream: &TcpStream, silence: Duration) {
+    let milliseconds = libc::c_uint::try_from(silence.as_millis()).unwrap_or(libc::c_uint::MAX);
+    // SAFETY: the option is a number that is read during the call.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_USER_TIMEOUT,
+            (&raw const milliseconds).cast(),
+            size_of::<libc::c_uint>() as libc::socklen_t,
+        );
+    }
+}
+
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -339,7 +377,7 @@ fn is_later(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_tracy_protocol::Host;
+    use syscollect_tracy_protocol::{Event, Host};
 
     struct Peers {
         server: Server,
@@ -432,7 +470,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(heard, [2]);
-        assert!(begun.elapsed() < LONGEST_HELLO / 2);
+        assert!(begun.elapsed() < peers.server.patience.hello / 2);
     }
 
     #[test]
@@ -455,8 +493,58 @@ mod tests {
         assert_eq!(peers.hear(&mut silent, 1, Duration::from_millis(100)), None);
         let mut viewer = peers.connect(RIGHT);
         assert_eq!(peers.hear(&mut viewer, 1, SOON).expect("it is welcome")[0], 1);
-        let heard = peers.hear(&mut silent, 1, LONGEST_HELLO + SOON);
+        let longest = peers.server.patience.hello + SOON;
+        let heard = peers.hear(&mut silent, 1, longest);
         assert_eq!(heard.as_deref(), Some(&[][..]));
         assert!(peers.server.has_viewer());
+    }
+
+    /// Nothing happens, and a viewer that has all is asked nothing.
+    fn quiet_viewer(patience: Patience) -> (Peers, TcpStream) {
+        let mut peers = Peers::new();
+        peers.server.patience = patience;
+        let mut viewer = peers.connect(RIGHT);
+        assert_eq!(peers.hear(&mut viewer, 1, SOON).expect("it is welcome")[0], 1);
+        (peers, viewer)
+    }
+
+    #[test]
+    fn a_viewer_that_says_nothing_stays_and_hears_now_and_then_that_all_is_well() {
+        let [silence, keep_alive] = [200, 50].map(Duration::from_millis);
+        let patience = Patience { silence, keep_alive, ..Patience::default() };
+        let (mut peers, mut viewer) = quiet_viewer(patience);
+        let (begun, mut frames) = (Instant::now(), 0);
+        while begun.elapsed() < 4 * silence {
+            frames += u32::from(peers.hear(&mut viewer, 1, 2 * keep_alive).is_some());
+            assert!(peers.server.has_viewer());
+        }
+        assert!((8..=16).contains(&frames), "{frames} in 16 times that long");
+    }
+
+    #[test]
+    fn a_viewer_that_takes_nothing_or_is_gone_makes_room_for_the_next() {
+        let silence = Duration::from_millis(300);
+        let patience = Patience { silence, ..Patience::default() };
+        let (mut peers, viewer) = quiet_viewer(patience);
+        // It takes nothing of what there is.
+        let begun = Instant::now();
+        let mut time = 0;
+        while peers.server.has_viewer() && begun.elapsed() < 10 * SOON {
+            for _ in 0..10_000 {
+                time += 1;
+                peers.session.tell(time, Event::Load(time as f32 % 100.0));
+            }
+            peers.server.step(&mut peers.session, true);
+        }
+        assert!(!peers.server.has_viewer() && begun.elapsed() >= silence);
+        drop(viewer);
+        let mut next = peers.connect(RIGHT);
+        assert_eq!(peers.hear(&mut next, 1, SOON).expect("it is welcome")[0], 1);
+        drop(next);
+        let begun = Instant::now();
+        while peers.server.has_viewer() && begun.elapsed() < SOON {
+            peers.server.step(&mut peers.session, true);
+        }
+        assert!(!peers.server.has_viewer() && begun.elapsed() < silence);
     }
 }

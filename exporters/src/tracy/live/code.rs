@@ -1,6 +1,7 @@
 //! Stacks, and the functions at their addresses.
 
 use super::names::{CodeToName, LiveNames, ModuleToName};
+use super::recording_frames::RecordingFrames;
 use crate::tracy::strings::clean;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
@@ -45,11 +46,30 @@ struct PlaceKey {
     symbols: Box<[u64]>,
 }
 
+/// The viewer's numbers of stacks, by the model's.
+#[derive(Debug, Default)]
+struct KnownStacks(Vec<Option<Option<tracy::StackId>>>);
+
+impl KnownStacks {
+    #[inline]
+    fn get(&self, stack: StackId) -> Option<Option<tracy::StackId>> {
+        self.0.get(stack.index()).copied().flatten()
+    }
+
+    fn add(&mut self, stack: StackId, known: Option<tracy::StackId>) {
+        if stack.index() >= self.0.len() {
+            self.0.resize(stack.index() + 1, None);
+        }
+        self.0[stack.index()] = Some(known);
+    }
+}
+
 /// All that stacks refer to.
 #[derive(Debug, Default)]
 pub(super) struct LiveCode {
-    /// By the model's number.
-    stacks: Vec<Option<Option<tracy::StackId>>>,
+    stacks: KnownStacks,
+    /// Without what recording puts on top of them.
+    left_stacks: KnownStacks,
     /// By the model's numbers.
     places: FxHashMap<Box<[FrameId]>, u64>,
     known: FxHashMap<PlaceKey, u64>,
@@ -61,6 +81,7 @@ pub(super) struct LiveCode {
     found: FxHashMap<(Box<str>, u64, Box<str>), u64>,
     /// Where somebody finds names.
     names: Option<LiveNames>,
+    recording_frames: Option<RecordingFrames>,
     nowhere: Option<tracy::StackId>,
 }
 
@@ -73,15 +94,30 @@ impl LiveCode {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> Option<tracy::StackId> {
-        match self.stacks.get(stack.index()) {
-            Some(Some(known)) => *known,
-            _ => self.new_stack(stack, catalogue, tables),
+        match self.stacks.get(stack) {
+            Some(known) => known,
+            None => self.new_stack(stack, catalogue, tables),
+        }
+    }
+
+    /// The same of the stack of a thread that leaves its CPU.
+    #[inline]
+    pub(super) fn left_stack(
+        &mut self,
+        stack: StackId,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> Option<tracy::StackId> {
+        match self.left_stacks.get(stack) {
+            Some(known) => known,
+            None => self.new_left_stack(stack, catalogue, tables),
         }
     }
 
     /// The model's numbers of stacks, frames and modules mean others from now on.
     pub(super) fn forget(&mut self, catalogue: &mut Catalogue) {
-        self.stacks = Vec::new();
+        self.stacks = KnownStacks::default();
+        self.left_stacks = KnownStacks::default();
         self.places = FxHashMap::default();
         let begins_anew = self.known.len() > MOST_PLACES || self.functions.len() > MOST_PLACES;
         if catalogue.forget_stacks() || begins_anew {
@@ -93,6 +129,7 @@ impl LiveCode {
             self.found = FxHashMap::default();
             catalogue.forget_frames();
             self.names.iter_mut().for_each(LiveNames::forget);
+            self.recording_frames.iter_mut().for_each(RecordingFrames::forget);
         }
     }
 
@@ -103,16 +140,42 @@ impl LiveCode {
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> Option<tracy::StackId> {
+        let addresses = self.addresses(stack, catalogue, tables);
+        let known = catalogue.stack(addresses.into());
+        self.stacks.add(stack, known);
+        known
+    }
+
+    #[cold]
+    fn new_left_stack(
+        &mut self,
+        stack: StackId,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> Option<tracy::StackId> {
+        let addresses = self.addresses(stack, catalogue, tables);
+        let own = self.recording_frames.as_mut().map_or(0, |frames| {
+            let kernel = addresses.partition_point(|address| address & KERNEL == KERNEL);
+            frames.count(&addresses[..kernel], catalogue)
+        });
+        let known = match own {
+            0 => self.stack(stack, catalogue, tables),
+            _ => catalogue.stack(addresses[own..].into()),
+        };
+        self.left_stacks.add(stack, known);
+        known
+    }
+
+    /// What stands for the places of a stack.
+    fn addresses(
+        &mut self,
+        stack: StackId,
+        catalogue: &mut Catalogue,
+        tables: &Tables,
+    ) -> Vec<u64> {
         // The innermost function of an address comes first and the one that is not inlined last.
         let places = tables.stack(stack).chunk_by(|before, _| tables.frame(*before).inlined);
-        let addresses: Box<[u64]> =
-            places.map(|frames| self.place(frames, catalogue, tables)).collect();
-        let known = catalogue.stack(addresses);
-        if stack.index() >= self.stacks.len() {
-            self.stacks.resize(stack.index() + 1, None);
-        }
-        self.stacks[stack.index()] = Some(known);
-        known
+        places.map(|frames| self.place(frames, catalogue, tables)).collect()
     }
 
     /// The stack of samples without one.
@@ -157,9 +220,10 @@ impl LiveCode {
         address
     }
 
-    /// From now on somebody finds names.
-    pub(super) fn find_names(&mut self) {
+    /// From now on somebody finds names; this says which are of functions of the recording.
+    pub(super) fn find_names(&mut self, is_of_recording: fn(&str) -> bool) {
         self.names.get_or_insert_default();
+        self.recording_frames = Some(RecordingFrames::new(is_of_recording));
     }
 
     /// Places whose names the session's viewer waits for, so many at most.
@@ -168,6 +232,8 @@ impl LiveCode {
         if !session.is_watched() {
             names.forget_wanted();
         }
+        let of_recording = self.recording_frames.iter_mut().map(RecordingFrames::take_wanted);
+        of_recording.for_each(|places| names.want(places));
         names.want(session.take_to_name());
         names.ask(most)
     }
@@ -176,6 +242,12 @@ impl LiveCode {
     pub(super) fn add_names(&mut self, session: &mut Session, tables: &[SymbolTable]) {
         let Some(names) = &mut self.names else { return };
         for (address, symbol) in names.found(tables) {
+            let function = symbol.and_then(|symbol| symbol.frames.last());
+            let function = function.map(|frame| &*frame.function);
+            let frames = self.recording_frames.as_mut();
+            if frames.is_some_and(|frames| frames.found(address, function)) {
+                self.left_stacks = KnownStacks::default();
+            }
             let row = symbol.and_then(|symbol| self.found_row(address, symbol, session));
             session.named(address, row);
         }

@@ -11,6 +11,7 @@
 mod code;
 mod gpu;
 mod names;
+mod recording_frames;
 mod room;
 mod rows;
 mod things;
@@ -118,9 +119,10 @@ impl TracyLive {
     }
 
     /// From now on a viewer that asks for a function that has no name waits until somebody who
-    /// [looks](Self::take_to_name) for it says [what was found](Self::add_names).
-    pub fn find_names(&mut self) {
-        self.code.find_names();
+    /// [looks](Self::take_to_name) for it says [what was found](Self::add_names). What is on top of
+    /// the stack of who leaves its CPU and is called as a function of the recording is not shown.
+    pub fn find_names(&mut self, is_of_recording: fn(&str) -> bool) {
+        self.code.find_names(is_of_recording);
     }
 
     /// Code whose functions a viewer waits for, of no more than so many places.
@@ -189,7 +191,8 @@ impl TracyLive {
             next,
             state: super::sched::state(switch),
             priorities: priorities.map(|priority| priority.clamp(-128, 127) as i8),
-            stack: self.stack(stack, tables),
+            stack: stack
+                .and_then(|stack| self.code.left_stack(stack, &mut self.session.catalogue, tables)),
         };
         self.tell(time, tracy::Event::Switch(switch));
     }

@@ -2,27 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::fmt::{self, Debug};
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, LockAction, MessageText, Scope, StringId, Tables, ThreadId, Time, TrackId,
-    TrackKind, TrackRole,
+    Event, Exporter, LockAction, Loss, MessageText, RecorderSummary, Scope, StringId, Tables,
+    ThreadId, Time, TrackId, TrackKind, TrackRole,
 };
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 use syscollect_tests::tracy_viewer::{ReceivedSwitch, ReceivedTimeline, StrictViewer};
 
+use super::frames::Frames;
 use super::gpu_zones::GpuZones;
+use super::memory::Memory;
+use super::names::Names;
+use super::samples::{ComparedSamples, SampledThread, Samples};
+use super::span::{FIRST_ROW, KnownSpan, same, same_in_order};
+use super::wakeups::Wakeups;
 
 /// The plot that the load sets.
 const PLOT: &str = "turns";
 /// How long names of threads may be on their way, nanoseconds.
 const LONGEST_NAMING: i64 = 1_000_000_000;
-/// Threads of the viewer from here on are none of the machine's.
-const FIRST_ROW: u32 = 0xf000_0000;
 
 /// A zone that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +73,11 @@ pub(super) struct RecordedEvents {
     /// Times and values of the plot.
     values: Vec<(i64, u64)>,
     gpu_zones: GpuZones,
+    wakeups: Wakeups,
+    samples: Samples,
+    frames: Frames,
+    memory: Memory,
+    names: Names,
 }
 
 impl RecordedEvents {
@@ -85,12 +94,30 @@ impl Exporter for RecordedEvents {
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         let time = at.0 as i64;
         let tid = |thread: ThreadId| tables.thread(thread).tid;
+        self.names.event(event, tables);
         match event {
             Event::Switch(switch) => {
-                let cpu = self.switches.entry(switch.cpu.number as u8).or_default();
-                cpu.push(ComingThread { time, thread: tid(switch.next) });
+                let (cpu, thread) = (switch.cpu.number as u8, tid(switch.next));
+                self.wakeups.runs(time, thread, cpu);
+                self.switches.entry(cpu).or_default().push(ComingThread { time, thread });
+                let previous = switch.previous.filter(|_| !switch.off_cpu.preempted);
+                if let (Some(previous), Some(stack)) = (previous, switch.off_cpu.stack)
+                    && previous != Tables::IDLE_THREAD
+                {
+                    let left = SampledThread { time, thread: tid(previous), leaves: true };
+                    self.samples.add(left, Some(stack), tables);
+                }
             }
+            Event::Wakeup(wakeup) if wakeup.wakee != Tables::IDLE_THREAD => {
+                self.wakeups.woken(time, tid(wakeup.wakee), wakeup.cpu.number as u8);
+            }
+            Event::Sample(sample) => {
+                let seen = SampledThread { time, thread: tid(sample.thread), leaves: false };
+                self.samples.add(seen, sample.stack, tables);
+            }
+            Event::Memory(event) => self.memory.add(at, event, tables),
             Event::SliceBegin(track, slice) => {
+                self.frames.begin(at, *track, tables);
                 if let Some(thread) = thread_of(*track, tables) {
                     let name = numbered(slice.name, slice.number, tables);
                     let zone = EndedZone { start: time, end: i64::MAX, thread, name };
@@ -104,6 +131,7 @@ impl Exporter for RecordedEvents {
                 }
             }
             Event::SliceEnd(track) => {
+                self.frames.end(at, *track);
                 if let Some(zone) = self.open.get_mut(track).and_then(Vec::pop) {
                     self.zones.push(EndedZone { end: time, ..zone });
                 }
@@ -139,6 +167,16 @@ impl Exporter for RecordedEvents {
         }
         Ok(())
     }
+
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), Infallible> {
+        self.names.end(tables);
+        Ok(())
+    }
 }
 
 /// Whose a track is, if it is what a thread marks itself.
@@ -166,26 +204,23 @@ pub(super) struct ComparedCounts {
     locks: usize,
     values: usize,
     gpu_zones: usize,
+    wakeups: usize,
+    of_samples: ComparedSamples,
+    frames: usize,
+    memory: usize,
+    names: usize,
 }
 
 impl fmt::Display for ComparedCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { switches, zones, messages, locks, values, gpu_zones } = self;
-        write!(f, "{switches} switches, {zones} zones, {messages} messages, ")?;
-        write!(f, "{locks} steps of locks, {values} values of plots and {gpu_zones} zones of GPUs")
-    }
-}
-
-/// The part of the time of which both know all.
-#[derive(Clone, Copy)]
-struct KnownSpan {
-    joined: i64,
-    until: i64,
-}
-
-impl KnownSpan {
-    fn has(self, time: i64) -> bool {
-        self.joined < time && time < self.until
+        let Self { switches, zones, messages, locks, values, gpu_zones, .. } = self;
+        let Self { wakeups, of_samples, frames, memory, names, .. } = self;
+        let ComparedSamples { samples, of_switches, functions } = of_samples;
+        write!(f, "{switches} switches, {wakeups} wakeups, {samples} samples and {of_switches} ")?;
+        write!(f, "stacks of switches with {functions} functions, {zones} zones, ")?;
+        write!(f, "{messages} messages, {locks} steps of locks, {values} values of plots, ")?;
+        write!(f, "{frames} frames, {memory} blocks of memory, {gpu_zones} zones of GPUs ")?;
+        write!(f, "and names of {names} threads")
     }
 }
 
@@ -229,10 +264,21 @@ pub(super) fn compare(
     let values = file.values.iter().filter(|(time, _)| span.has(*time));
     counts.values = same("value", told.collect(), values.copied().collect())?;
     counts.messages = compare_messages(seen, span, file)?;
+    counts.wakeups = file.wakeups.compare(seen, span)?;
+    counts.of_samples = file.samples.compare(seen, span)?;
+    counts.frames = file.frames.compare(seen, span)?;
+    counts.memory = file.memory.compare(seen, span)?;
+    counts.names = file.names.compare(seen)?;
     counts.gpu_zones = file.gpu_zones.compare(seen, joined)?;
-    let ComparedCounts { switches, zones, messages, locks, values, gpu_zones } = counts;
-    let rare = [messages / 10, locks / 100, values / 100, gpu_zones / 1_000];
-    let least = [&[switches / 1_000, zones / 1_000], &rare[..]].concat();
+    let ComparedCounts { switches, zones, messages, locks, values, gpu_zones, .. } = counts;
+    let ComparedCounts { wakeups, of_samples, frames, memory, names, .. } = counts;
+    let ComparedSamples { samples, of_switches, functions } = of_samples;
+    let least = [
+        [switches / 1_000, zones / 1_000, gpu_zones / 1_000, wakeups / 100],
+        [messages / 10, locks / 100, values / 100, samples / 100],
+        [of_switches / 100, functions / 1_000, frames / 1_000, memory / 1_000],
+    ];
+    let least = [least.concat(), vec![names / 10]].concat();
     ensure!(!least.contains(&0), "only {counts} were compared");
     Ok(counts)
 }
@@ -297,26 +343,4 @@ fn compare_messages(
         compared += 1;
     }
     Ok(compared)
-}
-
-/// Both are the same but for their order, in which what has one time may differ.
-fn same<T: Ord + Debug>(what: &str, mut told: Vec<T>, mut in_file: Vec<T>) -> Result<usize> {
-    told.sort();
-    in_file.sort();
-    same_in_order(what, &told, &in_file)?;
-    Ok(told.len())
-}
-
-fn same_in_order<T: PartialEq + Debug>(what: &str, told: &[T], in_file: &[T]) -> Result<()> {
-    let differs = told.iter().zip(in_file).position(|(told, in_file)| told != in_file);
-    let at = differs.unwrap_or(told.len().min(in_file.len()));
-    ensure!(
-        differs.is_none() && told.len() == in_file.len(),
-        "{what} {at}: of {} told and {} in the snapshot the first that differs is {:?} and {:?}",
-        told.len(),
-        in_file.len(),
-        told.get(at),
-        in_file.get(at)
-    );
-    Ok(())
 }

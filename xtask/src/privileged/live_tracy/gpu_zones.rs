@@ -11,12 +11,11 @@ const UNTIL_WATCHED: i64 = 200_000_000;
 /// How far times may lie apart: a file knows of later readings of the clocks, nanoseconds.
 const LONGEST_APART: i64 = 100_000;
 
-/// A zone but for the GPU's times, and for the end of its submission, which is later where a
-/// recording is played while it goes on (0.4 ms were seen; it is not known why). No two of a thread
-/// begin at the same time.
+/// A zone but for the GPU's times. No two of a thread begin at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SubmittedZone {
     submitted: i64,
+    submission_ended: i64,
     thread: u32,
     queue: String,
     name: String,
@@ -37,6 +36,7 @@ impl GpuZones {
         let is_untimed = job.end == GpuJobEnd::Untimed;
         let zone = SubmittedZone {
             submitted: submitted.0 as i64,
+            submission_ended: zone.submission_ended.unwrap_or(submitted).0 as i64,
             thread: tables.thread(thread).tid,
             queue: tables.strings.get(tables.track(zone.queue).name).to_owned(),
             name: if is_untimed { name + " [without times]" } else { name },
@@ -93,6 +93,7 @@ fn told_zone(job: &ReceivedGpuJob, seen: &ReceivedTimeline) -> SubmittedZone {
     let queue = context.split_once(") ").map_or(context, |(_, queue)| queue);
     SubmittedZone {
         submitted: job.cpu[0],
+        submission_ended: job.cpu[1],
         thread: job.thread,
         queue: queue.split(" #").next().unwrap_or_default().to_owned(),
         name: seen.location_name(job.location).to_owned(),

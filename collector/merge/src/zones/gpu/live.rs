@@ -143,16 +143,14 @@ impl LiveGpuWork {
                         attribute_words: attribute_words.into(),
                     },
                     submission_ended: None,
+                    times: None,
                     thread: writer.thread,
                 });
                 self.due = self.due.min(now.saturating_add(patience(&map).holds_back));
                 Ok(())
             }
             GpuEvent::ZoneEnd { zone } => {
-                let held = self.contexts.get_mut(&of);
-                let zone = held.and_then(|held| held.of.pending.get_mut(&zone.number));
-                zone.into_iter().for_each(|zone| zone.submission_ended = Some(now));
-                Ok(())
+                self.submission_ended(engine, references, of, zone.number)
             }
             GpuEvent::Times { zone, began, ended } => {
                 let gpu = Some([began, ended]);
@@ -177,7 +175,29 @@ impl LiveGpuWork {
         }
     }
 
-    /// The times of a zone are told.
+    /// The submission of a zone ends; of several ends the first counts.
+    fn submission_ended(
+        &mut self,
+        engine: &mut Engine<'_>,
+        references: &mut ZoneReferences,
+        of: NumberedGpu,
+        number: u32,
+    ) -> Result<(), Stopped> {
+        let Some(HeldContext { of: context, .. }) = self.contexts.get_mut(&of) else {
+            return Ok(());
+        };
+        let Some(zone) = context.pending.get_mut(&number) else { return Ok(()) };
+        zone.submission_ended.get_or_insert(engine.present.ticks());
+        if zone.times.is_some()
+            && let Some(zone) = context.pending.remove(&number)
+        {
+            return self.timed(engine, references, of, zone);
+        }
+        Ok(())
+    }
+
+    /// The times of a zone are told, of which the first count. Another thread may tell them before
+    /// the one that submits it is done with that: then it is waited for.
     fn told(
         &mut self,
         engine: &mut Engine<'_>,
@@ -185,22 +205,45 @@ impl LiveGpuWork {
         of: NumberedGpu,
         times: ToldTimes,
     ) -> Result<(), Stopped> {
-        let Some(HeldContext { producer, of: context, .. }) = self.contexts.get_mut(&of) else {
+        let Some(HeldContext { of: context, .. }) = self.contexts.get_mut(&of) else {
             return Ok(());
         };
         // Of one that began before the recording there is nothing.
-        let Some(pending) = context.pending.remove(&times.number) else { return Ok(()) };
-        let map = Arc::clone(engine.present.map());
-        if let Some(gpu) = times.gpu {
-            let (submitted, told) = (pending.zone.ticks, times.ticks);
-            context.clock.learn(WorkBounds { submitted, gpu, told });
-        }
-        if !self.is_watched {
-            self.shares.give_back(*producer, size(&pending.zone.attribute_words));
+        let Some(zone) = context.pending.get_mut(&times.number) else { return Ok(()) };
+        if zone.times.is_some() {
             return Ok(());
         }
-        let PendingGpuZone { zone, submission_ended, thread } = pending;
-        let joined = JoinedZone { zone, submission_ended, times: Some(times) };
+        zone.times = Some(times);
+        if let Some(gpu) = times.gpu {
+            let (submitted, told) = (zone.zone.ticks, times.ticks);
+            context.clock.learn(WorkBounds { submitted, gpu, told });
+        }
+        if zone.submission_ended.is_some()
+            && let Some(zone) = context.pending.remove(&times.number)
+        {
+            return self.timed(engine, references, of, zone);
+        }
+        Ok(())
+    }
+
+    /// All that there will be is known of a zone that has times.
+    fn timed(
+        &mut self,
+        engine: &mut Engine<'_>,
+        references: &mut ZoneReferences,
+        of: NumberedGpu,
+        zone: PendingGpuZone,
+    ) -> Result<(), Stopped> {
+        let Some(HeldContext { producer, of: context, .. }) = self.contexts.get_mut(&of) else {
+            return Ok(());
+        };
+        let map = Arc::clone(engine.present.map());
+        if !self.is_watched {
+            self.shares.give_back(*producer, size(&zone.zone.attribute_words));
+            return Ok(());
+        }
+        let PendingGpuZone { zone, submission_ended, times, thread } = zone;
+        let joined = JoinedZone { zone, submission_ended, times };
         let tolerance = ticks_of(TOLERANCE_SECONDS, &map);
         let clock = context.clock.now();
         let span = clock.and_then(|clock| span(&clock, &joined, tolerance));
@@ -211,7 +254,7 @@ impl LiveGpuWork {
         let placed = PlacedGpuZone::new(of, joined, span, &map);
         context.timed(placed.by(thread));
         let mut told = Vec::new();
-        context.advance(times.ticks, patience(&map), &mut told);
+        context.advance(engine.present.ticks(), patience(&map), &mut told);
         self.emit(engine, references, told)
     }
 
@@ -231,10 +274,11 @@ impl LiveGpuWork {
         let map = Arc::clone(engine.present.map());
         let (now, patience) = (engine.present.ticks(), patience(&map));
         self.tell_losses(engine)?;
-        let mut told = Vec::new();
+        let (mut told, mut unended) = (Vec::new(), Vec::new());
         let mut earliest = u64::MAX;
         for (of, HeldContext { of: context, .. }) in &mut self.contexts {
             context.advance(now, patience, &mut told);
+            unended.extend(context.take_unended(false).into_iter().map(|zone| (*of, zone)));
             let given_up = context.give_up(now, patience).into_iter();
             told.extend(given_up.map(|pending| untimed(*of, pending, &map)));
             earliest = earliest.min(context.earliest().unwrap_or(u64::MAX));
@@ -243,7 +287,8 @@ impl LiveGpuWork {
         let next = earliest.saturating_add(patience.holds_back);
         self.due = next.max(now.saturating_add(looks_every));
         in_order(&mut told);
-        self.emit(engine, references, told)
+        self.emit(engine, references, told)?;
+        unended.into_iter().try_for_each(|(of, zone)| self.timed(engine, references, of, zone))
     }
 
     /// The process ends, or runs another program; without a process, the recording ends: what has
@@ -258,6 +303,12 @@ impl LiveGpuWork {
         let is_over = |held: &HeldContext| process.is_none_or(|process| process == held.process);
         let over = self.contexts.iter().filter(|(_, held)| is_over(held)).map(|(of, _)| *of);
         let over: Vec<NumberedGpu> = over.collect();
+        for of in &over {
+            let held = self.contexts.get_mut(of);
+            for zone in held.map(|held| held.of.take_unended(true)).unwrap_or_default() {
+                self.timed(engine, references, *of, zone)?;
+            }
+        }
         let mut told = Vec::new();
         for of in over {
             let Some(mut held) = self.contexts.remove(&of) else { continue };
@@ -351,7 +402,7 @@ fn size(attribute_words: &[u64]) -> usize {
 
 /// A zone that has no times.
 fn untimed(of: NumberedGpu, pending: PendingGpuZone, map: &ClockMap) -> PlacedGpuZone {
-    let PendingGpuZone { zone, submission_ended, thread } = pending;
+    let PendingGpuZone { zone, submission_ended, thread, .. } = pending;
     let joined = JoinedZone { zone, submission_ended, times: None };
     PlacedGpuZone::new(of, joined, None, map).by(thread)
 }

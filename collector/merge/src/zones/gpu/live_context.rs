@@ -8,7 +8,7 @@
 use super::live_clock::LiveGpuClock;
 use super::placed::PlacedGpuZone;
 use super::rows::{MOST_ROWS, NestedRow, NestedRows};
-use super::written::SubmittedZone;
+use super::written::{SubmittedZone, ToldTimes};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,11 +29,13 @@ pub(super) struct GpuPatience {
     pub(super) waits: u64,
 }
 
-/// A zone that has no times yet.
+/// A zone that has no times yet, or of which the submission has not ended.
 #[derive(Debug)]
 pub(super) struct PendingGpuZone {
     pub(super) zone: SubmittedZone,
     pub(super) submission_ended: Option<u64>,
+    /// They were told before its submission ended.
+    pub(super) times: Option<ToldTimes>,
     pub(super) thread: ThreadId,
 }
 
@@ -142,6 +144,19 @@ impl LiveGpuContext {
             }
         }
         given_up
+    }
+
+    /// Zones that have times though nobody said that their submission ended: those that hold back
+    /// others no more, or all.
+    pub(super) fn take_unended(&mut self, all: bool) -> Vec<PendingGpuZone> {
+        let Self { pending, submissions, overdue, .. } = self;
+        let others = submissions.iter().filter(|_| all);
+        let is_unended = |submission: &&Submission| {
+            is_pending(pending, **submission) && pending[&submission.number].times.is_some()
+        };
+        let unended = overdue.iter().chain(others).filter(is_unended);
+        let unended: Vec<u32> = unended.map(|submission| submission.number).collect();
+        unended.iter().filter_map(|number| pending.remove(number)).collect()
     }
 
     /// The earliest eighth of what has no times goes, or all of it.

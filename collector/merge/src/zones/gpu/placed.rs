@@ -303,9 +303,11 @@ impl PlacedGpuZone {
         if self.began.is_some() {
             slice.fields.push(Field::named(error, Value::Duration(self.deviation)));
         }
-        let times = [Some(self.submitted), self.submission_ended, self.began];
-        let [submitted, submission_ended, started] =
+        let times = [Some(self.submitted), self.began];
+        let [submitted, started] =
             times.map(|ticks| ticks.map(|ticks| engine.time(ticks).min(engine.now())));
+        // The GPU may be done before the thread is that submits.
+        let submission_ended = self.submission_ended.map(|ticks| engine.time(ticks));
         let ended = later.then(|| engine.time(self.ticks).min(engine.now()));
         let end = match self.began {
             Some(_) => GpuJobEnd::Finished,
