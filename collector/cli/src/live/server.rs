@@ -515,10 +515,11 @@ mod tests {
         let (mut peers, mut viewer) = quiet_viewer(patience);
         let (begun, mut frames) = (Instant::now(), 0);
         while begun.elapsed() < 4 * silence {
-            frames += u32::from(peers.hear(&mut viewer, 1, 2 * keep_alive).is_some());
+            frames += u128::from(peers.hear(&mut viewer, 1, 2 * keep_alive).is_some());
             assert!(peers.server.has_viewer());
         }
-        assert!((8..=16).contains(&frames), "{frames} in 16 times that long");
+        let most = begun.elapsed().as_millis() / keep_alive.as_millis() + 1;
+        assert!((4..=most).contains(&frames), "{frames}, {most} at most");
     }
 
     #[test]
