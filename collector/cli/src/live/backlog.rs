@@ -107,7 +107,7 @@ mod tests {
     /// What a viewer gets that reads between turns; or once all was played, however little room
     /// there is.
     fn told(heeds_room: bool) -> (Counts, StrictViewer) {
-        let limits = Limits { waiting: 1 << 20, output: 1 << 20, ..Limits::default() };
+        let limits = Limits { waiting: 1 << 20, output: 4 << 10, ..Limits::default() };
         let live = SharedLive::of(TracyLive::new(limits));
         let mut viewer = StrictViewer::default();
         let (mut backlog, mut player_of) = (Backlog::default(), live.clone());
