@@ -181,10 +181,11 @@ mod tests {
         let named = std::thread::spawn(|| {
             let (_open, ended) = channel();
             let thread = go_behind();
+            // Before anybody raises it, which may be at once.
+            let behind = ThreadNice::of_this_thread();
             std::thread::spawn(move || {
                 Urgencies::default().raise_in_time(thread, &ended, Duration::ZERO);
             });
-            let behind = ThreadNice::of_this_thread();
             once_raised(behind) != behind
         });
         assert_eq!(named.join().unwrap(), may_be_raised());
