@@ -11,8 +11,8 @@ use syscollect_tracy_protocol::{
     PlotRow, Session, SetId, SetRow, StackId, Switch, TextId, ThreadRow,
 };
 
-/// What there is to tell of.
-struct Told {
+/// Rows that events refer to.
+struct KnownRows {
     text: TextId,
     location: LocationId,
     stack: StackId,
@@ -26,14 +26,14 @@ const ADDRESSES: [u64; 2] = [0x1000, 0x2000];
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { waiting: 4_000, output: 2_000, input: 300, naming: 4 };
     let mut session = Session::with_limits(Host::default(), 1, limits);
-    let told = known(&mut session);
+    let rows = known(&mut session);
     session.connect(1);
     let (mut rest, mut time) = (bytes, 0);
     while let [length, taken, happens, piece @ ..] = rest {
         let length = usize::from(*length).min(piece.len());
         let _ = session.receive(&piece[..length]);
         time += 1;
-        happen(*happens, time, &told, &mut session);
+        happen(*happens, time, &rows, &mut session);
         session.pump();
         assert!(session.output().len() < 400_000, "what waits has no bound");
         session.sent(usize::from(*taken) * 64);
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     session.pump();
 });
 
-fn known(session: &mut Session) -> Told {
+fn known(session: &mut Session) -> KnownRows {
     let catalogue = &mut session.catalogue;
     let [label, name, process] = ["a / b", "b", "a"].map(Box::from);
     catalogue.name_thread(1, ThreadRow { label, name, process, pid: 1, is_quiet: false });
@@ -55,7 +55,7 @@ fn known(session: &mut Session) -> Told {
     }
     catalogue.may_be_named(ADDRESSES[0]);
     catalogue.add_pool(text);
-    Told {
+    KnownRows {
         text,
         location,
         stack: catalogue.stack(ADDRESSES.into()).expect("there is room for one"),
@@ -70,8 +70,8 @@ fn frame(name: &str) -> FrameRow {
 }
 
 /// A bit for each thing that may happen.
-fn happen(what: u8, time: i64, told: &Told, session: &mut Session) {
-    let Told { text, location, stack, plot, set } = *told;
+fn happen(what: u8, time: i64, rows: &KnownRows, session: &mut Session) {
+    let KnownRows { text, location, stack, plot, set } = *rows;
     let (thread, some_stack) = (1, Some(stack));
     let allocated = (time % 2 == 1).then_some(64);
     let memory = Memory { thread, pool: Some(text), address: 16, allocated, stack: some_stack };

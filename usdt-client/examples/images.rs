@@ -6,7 +6,8 @@
 //! syscollect export images.syscap -o images.tracy
 //! ```
 //!
-//! Tracy shows the image of a frame when the pointer is on it, and plays them (*Tools*, *Playback*).
+//! Tracy shows the image of a frame when the pointer is on it, and plays them (*Tools*,
+//! *Playback*).
 
 use std::time::{Duration, Instant};
 use syscollect_usdt_client::{FrameImage, frame_image, frame_mark, zone};

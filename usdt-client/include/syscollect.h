@@ -532,11 +532,11 @@ static inline void syscollect_frame_dynamic(const char *name, uint8_t phase) {
 }
 
 /* What a frame of the main set looked like: before the mark that ends it, or so many frames later
- * (`frames_ago`: as many as the GPU is behind). Red, green, blue and a byte that counts for nothing,
- * row by row without gaps; `flipped` is not 0 where the first row is the lowest. The pixels are
- * copied, at most 960 x 540 of them, and made smaller and packed on a thread that the library
- * starts with the first image: not in handlers of signals. An image that is larger, or comes while
- * four wait, is counted as lost. */
+ * (`frames_ago`: as many as the GPU is behind). Red, green, blue and a byte that counts for
+ * nothing, row by row without gaps; `flipped` is not 0 where the first row is the lowest. The
+ * pixels are copied, at most 960 x 540 of them, and made smaller and packed on a thread that the
+ * library starts with the first image: not in handlers of signals. An image that is larger, or
+ * comes while four wait, is counted as lost. */
 static inline void syscollect_frame_image(const void *rgba, uint32_t width, uint32_t height,
                                           uint8_t frames_ago, uint8_t flipped) {
     if (syscollect_enabled()) {

@@ -9,9 +9,9 @@
  * These compile and do nothing: LockMark, LockableName, TracyFiberEnter and TracyFiberLeave,
  * TracyParameterRegister and TracyParameterSetup, TracySourceCallbackRegister, TracyMemoryDiscard,
  * and their forms in C. In C, TracyCPlotConfig too. The depth that the forms with S take only says
- * whether there is a stack at all: of zones it is whole, of messages and memory there is none. Marks
- * of GPUs (TracyVulkan.hpp and so on) are not here: syscollect.h and syscollect.hpp have zones of
- * GPUs.
+ * whether there is a stack at all: of zones it is whole, of messages and memory there is none.
+ * Marks of GPUs (TracyVulkan.hpp and so on) are not here: syscollect.h and syscollect.hpp have
+ * zones of GPUs.
  *
  * What differs: what is said of a zone is recorded while it is the innermost of its thread;
  * texts of more than 4080 bytes are cut.

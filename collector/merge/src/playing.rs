@@ -214,8 +214,8 @@ impl<'a> Playing<'a> {
         }
     }
 
-    /// Plays an item, or goes on in a lane that waited; ends where a lane has to be fed, or where no
-    /// more can be played.
+    /// Plays an item, or goes on in a lane that waited; ends where a lane has to be fed, or where
+    /// no more can be played.
     #[inline]
     fn step(&mut self) -> Result<ControlFlow<Option<usize>>, Stopped> {
         match self.sources.step() {

@@ -251,8 +251,8 @@ impl KeptStacks {
         gone.told()
     }
 
-    /// What gives way, of the process that has most, of the user who has most: a part of its stacks,
-    /// those that were sent least often.
+    /// What gives way, of the process that has most, of the user who has most: a part of its
+    /// stacks, those that were sent least often.
     pub(crate) fn give_way(&mut self) -> Option<Vec<DroppedStacks>> {
         let pid = self.ranks.largest()?;
         let (mut gone, mut newest) = (DroppedByLane::default(), 0);
@@ -395,8 +395,8 @@ impl ProcessStacks {
     }
 
     /// Those go that were sent least often, and of these not for the longest time; or, where it is
-    /// that which takes much, the earlier half of the times that each was sent. Gives the generation
-    /// of the newest of what goes.
+    /// that which takes much, the earlier half of the times that each was sent. Gives the
+    /// generation of the newest of what goes.
     fn give_way(&mut self, gone: &mut DroppedByLane) -> u64 {
         let repeated: usize = self.stacks.iter().map(|stack| stack.before.len()).sum();
         if repeated * size_of::<Sending>() > self.bytes() / PART_OF_REPEATED {

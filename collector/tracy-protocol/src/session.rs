@@ -604,8 +604,8 @@ impl Session {
 }
 
 impl Watched {
-    /// Whether more may be written. What was is packed, if that is enough for a frame or all that is
-    /// to wait.
+    /// Whether more may be written. What was is packed, if that is enough for a frame or all that
+    /// is to wait.
     fn has_room(&mut self, most: usize) -> bool {
         let waits = self.output.rest().len() + self.viewer.writer.bytes().len();
         if self.viewer.is_full() || waits >= most {

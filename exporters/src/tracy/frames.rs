@@ -127,10 +127,11 @@ impl NamedFrames<'_> {
         let image = |index: usize| {
             index.checked_sub(1).map_or(images::NO_IMAGE, |frame| self.images.number(frame))
         };
-        write_set(out, (0, true), before.iter().chain(main), image)?;
+        let head = FrameSetHead { name: 0, continuous: true };
+        write_set(out, head, before.iter().chain(main), image)?;
         self.others.iter().try_for_each(|(name, set)| {
-            let none = |_| images::NO_IMAGE;
-            write_set(out, (pointer(*name), set.continuous), set.frames.iter(), none)
+            let head = FrameSetHead { name: pointer(*name), continuous: set.continuous };
+            write_set(out, head, set.frames.iter(), |_| images::NO_IMAGE)
         })
     }
 
@@ -140,9 +141,16 @@ impl NamedFrames<'_> {
     }
 }
 
+/// What the file says of a set before its frames.
+struct FrameSetHead {
+    /// A pointer to it; 0 is the main set's.
+    name: u64,
+    continuous: bool,
+}
+
 fn write_set<'a, W: Write>(
     out: &mut Payload<W>,
-    (name, continuous): (u64, bool),
+    FrameSetHead { name, continuous }: FrameSetHead,
     frames: impl Iterator<Item = &'a (i64, i64)> + Clone,
     image: impl Fn(usize) -> u32,
 ) -> io::Result<()> {

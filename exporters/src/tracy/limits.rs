@@ -85,8 +85,8 @@ impl Limit {
                  time (-d)"
             }
             Self::FrameImages => {
-                "frame images are left out: a .tracy file has one of each frame of the first program's main set, and \
-                 1 GiB of them"
+                "frame images are left out: a .tracy file has one of each frame of the first \
+                 program's main set, and 1 GiB of them"
             }
         }
     }

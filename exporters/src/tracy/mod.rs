@@ -36,9 +36,9 @@
 //!
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each
-//! sample, counter value, frame or lock event, the blocks of each image, 32 for each slice (and 32 more
-//! where it says something), 72 for each piece of memory, 300 for each thread, every text once, and
-//! the stacks of the tables once more.
+//! sample, counter value, frame or lock event, the blocks of each image, 32 for each slice (and 32
+//! more where it says something), 72 for each piece of memory, 300 for each thread, every text
+//! once, and the stacks of the tables once more.
 
 mod code;
 mod collected;

@@ -1,8 +1,8 @@
 //! Where pixels lie between the thread that has them and the one that packs them.
 //!
-//! A few places in memory that is mapped once. Whoever finds a place free takes it, writes, and says
-//! that it is full; the sender takes the oldest that is. Nobody waits. The memory is wiped in a
-//! forked child, in which there is neither the sender nor anybody who was writing.
+//! A few places in memory that is mapped once. Whoever finds a place free takes it, writes, and
+//! says that it is full; the sender takes the oldest that is. Nobody waits. The memory is wiped in
+//! a forked child, in which there is neither the sender nor anybody who was writing.
 
 use crate::memory;
 use core::cell::UnsafeCell;
@@ -30,7 +30,7 @@ pub(super) struct Details {
 }
 
 #[repr(C)]
-struct Place {
+struct ImagePlace {
     /// Whose the rest is: anybody's who takes it, the writer's, or the sender's.
     state: AtomicU32,
     /// The image's number, in the order in which images were handed over.
@@ -48,7 +48,7 @@ pub(super) struct Handover {
     pub(super) thread: AtomicU64,
     numbers: AtomicU64,
     dropped: AtomicU64,
-    places: [Place; PLACES],
+    places: [ImagePlace; PLACES],
 }
 
 // SAFETY: details and pixels are touched only by whom the place's state says; the rest is atomic.
@@ -82,7 +82,7 @@ impl Handover {
     /// Copies an image to a free place; where there is none, it is counted. `rgba` has four bytes
     /// for each pixel, of at most [`MAX_IMAGE_PIXELS`].
     pub(super) fn put(&self, details: Details, rgba: &[u8]) {
-        let take = |place: &&Place| {
+        let take = |place: &&ImagePlace| {
             let taken =
                 place.state.compare_exchange(FREE, WRITING, Ordering::Acquire, Ordering::Relaxed);
             taken.is_ok()
@@ -100,7 +100,7 @@ impl Handover {
     /// Hands the oldest image to the sender, then frees its place. Only the sender calls it;
     /// `false` where no image waits.
     pub(super) fn take(&self, image: impl FnOnce(u16, Details, &[u8])) -> bool {
-        let is_full = |place: &&Place| place.state.load(Ordering::Acquire) == FULL;
+        let is_full = |place: &&ImagePlace| place.state.load(Ordering::Acquire) == FULL;
         let full = self.places.iter().filter(is_full);
         let Some(place) = full.min_by_key(|place| place.number.load(Ordering::Relaxed)) else {
             return false;
@@ -115,7 +115,7 @@ impl Handover {
 
     /// Whether an image waits, or one is to be counted.
     pub(super) fn has_work(&self) -> bool {
-        let waits = |place: &Place| place.state.load(Ordering::Acquire) == FULL;
+        let waits = |place: &ImagePlace| place.state.load(Ordering::Acquire) == FULL;
         self.places.iter().any(waits) || self.dropped.load(Ordering::Relaxed) > 0
     }
 

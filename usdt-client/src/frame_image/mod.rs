@@ -2,8 +2,8 @@
 //!
 //! A program hands pixels over ([`frame_image`]), which copies them into one of a few places that
 //! are mapped once ([`handover`]). A thread of low priority makes them smaller and packs them
-//! ([`pixels`]), and writes them into its own ring ([`sender`]): neither that ring nor its work is in
-//! the way of the thread that draws. What finds no place is left out and counted.
+//! ([`pixels`]), and writes them into its own ring ([`sender`]): neither that ring nor its work is
+//! in the way of the thread that draws. What finds no place is left out and counted.
 
 mod handover;
 mod pixels;
@@ -35,10 +35,10 @@ pub struct FrameImage<'a> {
 /// Shows what a frame of the main set looked like. Call it before the mark that ends the frame.
 ///
 /// While nobody records it does nothing. Else it copies the pixels, at most
-/// [`MAX_IMAGE_PIXELS`] of them, and returns: about as long as a `memcpy` of four bytes a pixel. The
-/// first one maps memory and starts a thread, so it is not for handlers of signals. An image that is
-/// not as large as its sides say, and one that comes while four others wait, is counted as lost. A
-/// program that ends waits until those are sent that have a place, some milliseconds.
+/// [`MAX_IMAGE_PIXELS`] of them, and returns: about as long as a `memcpy` of four bytes a pixel.
+/// The first one maps memory and starts a thread, so it is not for handlers of signals. An image
+/// that is not as large as its sides say, and one that comes while four others wait, is counted as
+/// lost. A program that ends waits until those are sent that have a place, some milliseconds.
 ///
 /// ```
 /// use syscollect_usdt_client::{FrameImage, frame_image, frame_mark};

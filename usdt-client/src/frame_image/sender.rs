@@ -59,8 +59,8 @@ fn start(handover: &'static Handover) {
         return;
     }
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: the sets may be written; `run` takes the address that it is given, which lasts as long
-    // as the process.
+    // SAFETY: the sets may be written; `run` takes the address that it is given, which lasts as
+    // long as the process.
     let failed = unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();

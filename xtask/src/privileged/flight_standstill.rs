@@ -1,5 +1,5 @@
-//! A service that stands still for a minute: what a trigger's snapshot holds of it, where the flight
-//! recorder reaches back to its beginning and where it does not.
+//! A service that stands still for a minute: what a trigger's snapshot holds of it, where the
+//! flight recorder reaches back to its beginning and where it does not.
 
 use std::fs;
 use std::path::Path;

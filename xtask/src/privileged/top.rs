@@ -108,8 +108,8 @@ pub(crate) fn figures(context: &Context) -> Result<String> {
         // The kernel counts waits from where a thread is put into a queue, which is a moment after
         // it was woken, or much later where another CPU has to do it. Some kernels do not tell of
         // every switch of their own threads (seen of kdamond and kworker, 6.18): until the next
-        // switch on that CPU the time counts as theirs. What the hypervisor takes from a thread that
-        // is on a CPU the kernel does not charge to it.
+        // switch on that CPU the time counts as theirs. What the hypervisor takes from a thread
+        // that is on a CPU the kernel does not charge to it.
         let compared_times = [
             ("on a CPU", running, own_running, 2 * READING_NS + own_running / 20 + uncharged),
             (

@@ -66,7 +66,8 @@ pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
             different.len(),
             different[..different.len().min(SHOWN)].join("\n")
         );
-        // Root's share of memory for stacks has room for some 200 of the longest at once on each CPU.
+        // Root's share of memory for stacks has room for some 200 of the longest at once on each
+        // CPU.
         let least = if context.is_emulated() { 20 } else { 250 };
         ensure!(*stacks >= least * rounds, "only {stacks} stacks could be compared");
     }

@@ -8,10 +8,10 @@
 //!
 //! [`decoder`] says whose an item is, and applies what is said behind it. What is open is of
 //! [`threads`], [`async_zones`] and [`frames`], each with its own; of [`markers`], which a thread
-//! keeps, the first halves; of [`images`], what has not come yet. [`plots`], [`messages`], [`locks`], [`heap`] and [`crashes`] are over
-//! when they are told; what [`gpu`] has is told in the pass before. All of them look up in
-//! [`references`]. Programs without shared memory come as hits (`crate::probes`), each a
-//! [`client_event`].
+//! keeps, the first halves; of [`images`], what has not come yet. [`plots`], [`messages`],
+//! [`locks`], [`heap`] and [`crashes`] are over when they are told; what [`gpu`] has is told in the
+//! pass before. All of them look up in [`references`]. Programs without shared memory come as hits
+//! (`crate::probes`), each a [`client_event`].
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is
 //! counted as undecodable, of its own lane; every slice that begins ends.

@@ -40,8 +40,8 @@ impl RecordingFrames {
         Self { is_of_recording, places: FxHashMap::default(), wanted: Vec::new() }
     }
 
-    /// How many of the first of these places are the recording's, as far as is known; those that may
-    /// get a name are asked for.
+    /// How many of the first of these places are the recording's, as far as is known; those that
+    /// may get a name are asked for.
     pub(super) fn count(&mut self, places: &[u64], catalogue: &Catalogue) -> usize {
         let mut count = 0;
         for (index, place) in places.iter().take(MOST_FIRST).enumerate() {

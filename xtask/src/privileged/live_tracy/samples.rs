@@ -1,5 +1,5 @@
-//! Samples that a viewer was told, and stacks of who left its CPU, beside those of the same recorder's
-//! snapshot: when, of whom, and the functions that queries gave.
+//! Samples that a viewer was told, and stacks of who left its CPU, beside those of the same
+//! recorder's snapshot: when, of whom, and the functions that queries gave.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use super::span::{FIRST_ROW, KnownSpan, same_in_order};
 /// Of a hundred functions so many have names that both know.
 const LEAST_NAMED: usize = 80;
 
-/// One of so many stacks may go on in the file, and one begin with functions of the recording, until
-/// they have names.
+/// One of so many stacks may go on in the file, and one begin with functions of the recording,
+/// until they have names.
 const MOST_SHORTER: usize = 5;
 
 /// Who was where. Thread 0 is none: its CPU idled.

@@ -188,12 +188,7 @@ impl LiveGpuWork {
         };
         let Some(zone) = context.pending.get_mut(&number) else { return Ok(()) };
         zone.submission_ended.get_or_insert(engine.present.ticks());
-        if zone.times.is_some()
-            && let Some(zone) = context.pending.remove(&number)
-        {
-            return self.timed(engine, references, of, zone);
-        }
-        Ok(())
+        self.timed_if_complete(engine, references, of, number)
     }
 
     /// The times of a zone are told, of which the first count. Another thread may tell them before
@@ -218,12 +213,27 @@ impl LiveGpuWork {
             let (submitted, told) = (zone.zone.ticks, times.ticks);
             context.clock.learn(WorkBounds { submitted, gpu, told });
         }
-        if zone.submission_ended.is_some()
-            && let Some(zone) = context.pending.remove(&times.number)
-        {
-            return self.timed(engine, references, of, zone);
+        self.timed_if_complete(engine, references, of, times.number)
+    }
+
+    /// A zone of which the times are known and the submission has ended is complete.
+    fn timed_if_complete(
+        &mut self,
+        engine: &mut Engine<'_>,
+        references: &mut ZoneReferences,
+        of: NumberedGpu,
+        number: u32,
+    ) -> Result<(), Stopped> {
+        let pending = self.contexts.get_mut(&of).map(|held| &mut held.of.pending);
+        let complete = pending.and_then(|pending| {
+            let zone = pending.get(&number)?;
+            let is_complete = zone.times.is_some() && zone.submission_ended.is_some();
+            is_complete.then(|| pending.remove(&number)).flatten()
+        });
+        match complete {
+            Some(zone) => self.timed(engine, references, of, zone),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// All that there will be is known of a zone that has times.
