@@ -28,6 +28,7 @@ pub mod gpu;
 mod machine;
 pub mod perf;
 pub mod reference_capture;
+pub mod scheduling_load;
 pub mod shown;
 pub mod tracepoint;
 pub mod tracy_reader;
