@@ -265,8 +265,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 impl Report {
     fn of(files: &[PathBuf]) -> Result<Self> {
-        let bytes = files.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
         let mut session = Source::open(files)?;
+        let files: Vec<PathBuf> = files.iter().map(|path| source::file_read(path)).collect();
+        let bytes = files.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
         if session.machines() > 1 {
             bail!(
                 "info tells of one recording: name one capture, or ask `syscollect report` of all"
@@ -275,7 +276,7 @@ impl Report {
         let (began, overwritten) = (beginning(&session), OverwrittenTime::default());
         let mut span = EventSpan { began, overwritten, overwritten_ns: 0 };
         let Ok(played) = session.play(&mut span);
-        let mut report = Self::new(source::names(files), bytes, &session, played);
+        let mut report = Self::new(source::names(&files), bytes, &session, played);
         if report.recorder.is_none() {
             let whole = report.duration_ns.saturating_add(span.overwritten_ns);
             report.duration_ns = whole;

@@ -145,11 +145,7 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
         },
         other => return Ok(other?),
     };
-    let exported = Format::of_output(path, None, format::EXPORTS)
-        .ok()
-        .filter(|format| *format != Format::Syscap);
-    let (Some(format), Some(name)) = (exported, path.file_name()) else { return Err(error.into()) };
-    let beside = path.with_file_name(format.raw_beside(name, "syscap"));
+    let Some(beside) = raw_beside(path) else { return Err(error.into()) };
     if !beside.is_file() {
         bail!(
             "{} is what a recording was exported to, and only its raw capture can be read: {} is \
@@ -164,6 +160,18 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
         path.display()
     );
     Ok(CaptureReader::open(&beside)?)
+}
+
+/// Where `record` keeps the raw capture of a file that it exports, if this is the name of one.
+fn raw_beside(path: &Path) -> Option<PathBuf> {
+    let format = Format::of_output(path, None, format::EXPORTS).ok()?;
+    let name = path.file_name().filter(|_| format != Format::Syscap)?;
+    Some(path.with_file_name(format.raw_beside(name, "syscap")))
+}
+
+/// The file that is read where this one is named: of an exported file the capture beside it.
+pub(crate) fn file_read(path: &Path) -> PathBuf {
+    raw_beside(path).filter(|beside| beside.is_file()).unwrap_or_else(|| path.to_owned())
 }
 
 /// What a recorder that was killed left where a file that is not there would have come to lie: its

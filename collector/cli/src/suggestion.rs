@@ -24,6 +24,9 @@ pub(crate) fn of_sub_command(mut error: clap::Error, arguments: &[OsString]) -> 
 fn nearest(word: &str) -> Option<String> {
     let command = Cli::command();
     let names = command.get_subcommands().map(|command| command.get_name().to_owned());
+    if names.clone().any(|name| name == word) {
+        return None;
+    }
     let distances = names.map(|name| (distance(word, &name), name));
     // Of a short word everything would be one that was mistyped.
     distances
@@ -69,6 +72,7 @@ mod tests {
             ("exprt", Some("export")),
             ("flame-graph", Some("flamegraph")),
             ("inf", Some("info")),
+            ("export", None),
             ("make", None),
             ("python3", None),
             ("ls", None),

@@ -332,10 +332,10 @@ fn progress_lines(bar: ProgressBar) -> PeriodicWork {
     })
 }
 
-/// `exporting for 40 s, 12 % done`.
+/// `exporting for 40 s, 12 % done`. What is read to its end is not written yet, so it is never 100 %.
 fn sign_of_life(what: &str, done: Option<(u64, u64)>, elapsed: Duration) -> String {
     let far = done.map_or_else(String::new, |(done, total)| {
-        format!(", {} % done", (done.saturating_mul(100) / total.max(1)).min(100))
+        format!(", {} % done", (done.saturating_mul(100) / total.max(1)).min(99))
     });
     format!("{what} for {} s{far}", elapsed.as_secs())
 }
@@ -362,6 +362,10 @@ mod tests {
         assert_eq!(
             sign_of_life("exporting", Some((1_500, 10_000)), minute),
             "exporting for 60 s, 15 % done"
+        );
+        assert_eq!(
+            sign_of_life("exporting", Some((10_000, 10_000)), minute),
+            "exporting for 60 s, 99 % done"
         );
         assert_eq!(sign_of_life("naming functions", None, minute), "naming functions for 60 s");
     }

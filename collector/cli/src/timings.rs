@@ -1,7 +1,7 @@
 //! Where the time goes after a recording and in an export, for `--timings`.
 
 use std::time::{Duration, Instant};
-use syscollect_model::duration;
+use syscollect_model::{duration, grouped};
 
 /// How long each part of some work took, one after the other.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Timings {
         self.since = now;
     }
 
-    /// `Time: stopping 80.0 ms; exporting 1.20 s; in all 1.28 s, 4.6 million events a second`.
+    /// `Time: stopping 80.0 ms; exporting 1.20 s; in all 1.28 s, 4,687,500 events a second`.
     pub(crate) fn text(&self, events: u64) -> String {
         let parts: Vec<String> = self
             .parts
@@ -32,11 +32,12 @@ impl Timings {
             .map(|(part, time)| format!("{part} {}", duration(nanoseconds(*time))))
             .collect();
         let all: Duration = self.parts.iter().map(|(_, time)| *time).sum();
-        let rate = events as f64 / all.as_secs_f64().max(1e-9) / 1e6;
+        let rate = events as f64 / all.as_secs_f64().max(1e-9);
         format!(
-            "Time: {}; in all {}, {rate:.1} million events a second",
+            "Time: {}; in all {}, {} events a second",
             parts.join("; "),
-            duration(nanoseconds(all))
+            duration(nanoseconds(all)),
+            grouped(rate as u64)
         )
     }
 }
@@ -56,7 +57,7 @@ mod tests {
         let text = Timings { since, parts }.text(9_000_000);
         assert_eq!(
             text,
-            "Time: stopping 500 ms; exporting 1.50 s; in all 2.00 s, 4.5 million events a second"
+            "Time: stopping 500 ms; exporting 1.50 s; in all 2.00 s, 4,500,000 events a second"
         );
     }
 }

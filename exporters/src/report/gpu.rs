@@ -8,7 +8,9 @@ use super::fence_waits::FenceWaits;
 use super::row_maker::{OTHERS, RowMaker};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId};
+use syscollect_model::{
+    FieldRole, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId, Value,
+};
 
 /// Queues and processes that are told apart, at most 126 kB each.
 const MAX_ROWS: usize = 1024;
@@ -46,13 +48,25 @@ struct GpuTotals {
     waited: Durations,
     /// From submission to end.
     took: Durations,
+    /// How wrong the times of the GPU may be, at most; nanoseconds.
+    clock_error_ns: u64,
 }
 
 impl Default for GpuTotals {
     fn default() -> Self {
         let [ran, waited, took] = [(); 3].map(|()| Durations::new(DIGITS));
-        let [jobs, failed, unfinished, without_beginning, untimed] = [0; 5];
-        Self { jobs, failed, unfinished, without_beginning, untimed, ran, waited, took }
+        let [jobs, failed, unfinished, without_beginning, untimed, clock_error_ns] = [0; 6];
+        Self {
+            jobs,
+            failed,
+            unfinished,
+            without_beginning,
+            untimed,
+            ran,
+            waited,
+            took,
+            clock_error_ns,
+        }
     }
 }
 
@@ -60,6 +74,7 @@ impl GpuTotals {
     /// A job that ends now.
     fn add(&mut self, now: u64, job: &GpuJob) {
         self.jobs += 1;
+        self.clock_error_ns = self.clock_error_ns.max(clock_error_ns(job));
         if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
             self.waited.add(waited);
         }
@@ -85,6 +100,7 @@ impl GpuTotals {
         self.ran.merge(&other.ran);
         self.waited.merge(&other.waited);
         self.took.merge(&other.took);
+        self.clock_error_ns = self.clock_error_ns.max(other.clock_error_ns);
     }
 
     fn row(&self, queue: String, owner: Option<ProcessId>, maker: RowMaker<'_>) -> GpuRow {
@@ -101,8 +117,16 @@ impl GpuTotals {
             ran: self.ran.distribution(),
             waited: self.waited.distribution(),
             took: self.took.distribution(),
+            clock_error_ns: self.clock_error_ns,
         }
     }
+}
+
+/// The jobs of a queue, whosever they are.
+struct QueueTotals {
+    /// Who has all of them, if one process has.
+    owner: Option<ProcessId>,
+    totals: GpuTotals,
 }
 
 /// The jobs of all queues.
@@ -152,12 +176,16 @@ impl GpuAccounts {
 
     /// Of all processes together.
     pub(super) fn queue_rows(&self, maker: RowMaker<'_>) -> Table<GpuRow> {
-        let mut queues: FxHashMap<StringId, GpuTotals> = FxHashMap::default();
+        let mut queues: FxHashMap<StringId, QueueTotals> = FxHashMap::default();
         for (key, totals) in self.rows.iter() {
-            queues.entry(key.queue).or_default().merge(totals);
+            let new = || QueueTotals { owner: key.process, totals: GpuTotals::default() };
+            let queue = queues.entry(key.queue).or_insert_with(new);
+            queue.owner = queue.owner.filter(|owner| Some(*owner) == key.process);
+            queue.totals.merge(totals);
         }
-        let rows =
-            queues.iter().map(|(queue, totals)| totals.row(maker.string(*queue), None, maker));
+        let rows = queues.iter().map(|(queue, QueueTotals { owner, totals })| {
+            totals.row(maker.string(*queue), *owner, maker)
+        });
         self.with_others(rows.collect(), maker)
     }
 
@@ -198,6 +226,16 @@ fn zone_row(
         untimed: totals.untimed,
         ran: totals.ran.distribution(),
         waited: totals.waited.distribution(),
+        clock_error_ns: totals.clock_error_ns,
+    }
+}
+
+/// How wrong the times of a zone may be; drivers tell jobs by the CPU's clock.
+fn clock_error_ns(job: &GpuJob) -> u64 {
+    let error = job.fields.iter().find(|field| field.role == FieldRole::ClockError);
+    match error.map(|field| &field.value) {
+        Some(Value::Duration(nanoseconds)) => *nanoseconds,
+        _ => 0,
     }
 }
 

@@ -369,7 +369,9 @@ impl Exporter for ReportExporter {
         if self.span.begins_anew(now, event) {
             self.scheduling.accounts.begin_anew(now);
         }
-        self.counts.add(event);
+        if !programs::is_told_again(event, tables) {
+            self.counts.add(event);
+        }
         self.scheduling.event(time, event, tables);
         let accounts = &mut self.scheduling.accounts;
         self.loops.event(time, event, accounts, tables);

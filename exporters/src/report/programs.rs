@@ -90,7 +90,7 @@ impl ProgramAccounts {
             }
             Event::Instant(track, slice) if accounts.is_chosen_track(*track, tables) => {
                 report_owner(*track, accounts, tables);
-                if !is_second_snapshot_mark(*track, tables) {
+                if !is_told_again(event, tables) {
                     self.instant(slice.name, slice.stack);
                     self.on_track(now, *track, ThreadEvent::Instant(slice.name), tables);
                 }
@@ -141,7 +141,7 @@ impl ProgramAccounts {
             let what = ThreadEvent::Slice(slice.name);
             self.recent.add(of_thread.thread, RecentEvent { at: now, what });
         }
-        self.slices.begin(now, track, slice, times);
+        self.slices.begin(now, track, slice, times, tables);
         self.callers.add(slice.name, slice.stack);
     }
 
@@ -167,9 +167,11 @@ impl ProgramAccounts {
     }
 }
 
-/// What a snapshot was taken for happened once, and is marked on its thread, too.
-fn is_second_snapshot_mark(track: TrackId, tables: &Tables) -> bool {
-    let Track { scope, name, .. } = tables.track(track);
+/// The mark of a snapshot lies on the machine's track and, where a thread was the cause, once more
+/// on that one's.
+pub(super) fn is_told_again(event: &Event, tables: &Tables) -> bool {
+    let Event::Instant(track, _) = event else { return false };
+    let Track { scope, name, .. } = tables.track(*track);
     matches!(scope, Scope::Thread(_)) && tables.strings.get(*name) == SnapshotMark::TRACK
 }
 

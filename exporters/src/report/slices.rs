@@ -5,7 +5,7 @@
 //! what happened in slices inside.
 
 use super::capped::Capped;
-use super::data::{BlockedIn, Distribution, FrameRow, SliceRow, Table, Times};
+use super::data::{BlockedIn, Distribution, FrameRow, SliceRow, SliceScope, Table, Times};
 use super::durations::Durations;
 use super::row_maker::{OTHERS, RowMaker};
 use super::thread_accounts::ThreadTimes;
@@ -38,6 +38,8 @@ const DIGITS: u8 = 2;
 struct SliceKey {
     name: StringId,
     location: Option<LocationId>,
+    /// An async zone and what threads do of it step by step may have one name and place.
+    scope: SliceScope,
 }
 
 /// A set of frames.
@@ -128,6 +130,7 @@ impl Slices {
         track: TrackId,
         slice: &Slice,
         times: Option<ThreadTimes>,
+        tables: &Tables,
     ) {
         let open = self.open.entry(track).or_insert_with(|| {
             if let Some(ThreadTimes { thread, .. }) = times {
@@ -136,7 +139,8 @@ impl Slices {
             Nesting::default()
         });
         if open.begin() {
-            let key = SliceKey { name: slice.name, location: slice.location };
+            let scope = SliceScope::of(tables.track(track).scope);
+            let key = SliceKey { name: slice.name, location: slice.location, scope };
             let times = times.map_or_else(Times::default, |of_thread| of_thread.times);
             let nested = open.iter().any(|outer| outer.key == key);
             open.push(BegunSlice { key, since: now, nested, times, unfinished: false });
@@ -238,6 +242,7 @@ impl Slices {
             .iter()
             .map(|(key, named)| SliceRow {
                 location: maker.location(key.location),
+                scope: key.scope,
                 blocked_in: blocked_in.get(key).cloned(),
                 ..slice_row(maker.string(key.name), named)
             })
@@ -254,6 +259,7 @@ impl Slices {
                 )),
                 row.name.clone(),
                 row.location.clone(),
+                row.scope,
             )
         })
     }
@@ -296,6 +302,7 @@ fn slice_row(name: String, named: &NamedDurations) -> SliceRow {
     SliceRow {
         name,
         location: None,
+        scope: SliceScope::default(),
         durations: named.outermost(),
         unfinished: named.unfinished,
         unfinished_ns: named.unfinished_ns,

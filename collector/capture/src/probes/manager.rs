@@ -218,8 +218,8 @@ impl ManagerReport {
         self.late.fetch_add(1, Ordering::Relaxed);
         let milliseconds = raw_now().saturating_sub(at) as f64 / 1e6;
         let note = format!(
-            "process {pid} ran {path} for {milliseconds:.1} ms before its zones were recorded: a \
-             program that was not seen before is found when it runs; what runs it from now on is \
+            "process {pid} used {path} for {milliseconds:.1} ms before its zones were recorded: a \
+             program that was not seen before is found when it runs; what uses it from now on is \
              recorded from its first zone on"
         );
         self.note_of(user, note);

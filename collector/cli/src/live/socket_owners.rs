@@ -19,8 +19,11 @@ const ERROR: u16 = 2;
 /// Bytes of `struct nlmsghdr` and of `struct inet_diag_req_v2`.
 const HEADER: usize = 16;
 const QUESTION: usize = 56;
-/// Where `idiag_uid` lies in `struct inet_diag_msg`.
+/// Where `idiag_state` and `idiag_uid` lie in `struct inet_diag_msg`.
+const STATE: usize = 1;
 const USER: usize = 64;
+/// `TCP_ESTABLISHED` (`include/net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
 
 /// A socket by its two ends.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,8 @@ impl SocketOwners {
     ///
     /// # Errors
     ///
-    /// There is none with these ends, or the kernel does not tell.
+    /// There is none with these ends, [`io::ErrorKind::NotConnected`] if it was closed, or the
+    /// kernel does not tell.
     pub(super) fn user_of(&self, socket: SocketEnds) -> io::Result<u32> {
         let kernel = SocketAddrNetlink::new(0, 0);
         sendto(&self.kernel, &question(socket), SendFlags::DONTWAIT, &kernel)?;
@@ -98,6 +102,13 @@ fn user_in(answer: &[u8]) -> io::Result<u32> {
     let word = |at: usize| answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let kind = answer.get(4..6).and_then(|bytes| Some(u16::from_ne_bytes(bytes.try_into().ok()?)));
     let told = match kind {
+        // Of a socket that its program closed the kernel tells root, whosever it was
+        // (net/core/sock.c, sock_i_uid); it is not established any more by then.
+        Some(BY_FAMILY)
+            if answer.get(HEADER + STATE).is_some_and(|state| *state != ESTABLISHED) =>
+        {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         Some(BY_FAMILY) => word(HEADER + USER),
         Some(ERROR) => {
             let code = word(HEADER).map_or(0, |code| code.cast_signed().saturating_neg());
@@ -130,6 +141,20 @@ mod tests {
             asked += 1;
         }
         assert_ne!(asked, 0);
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_is_nobodys_although_the_kernel_says_roots() {
+        let owners = SocketOwners::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = TcpStream::connect(at).unwrap();
+        let ends = SocketEnds { own: client.local_addr().unwrap(), other: at };
+        // Who accepts it keeps its end, so that the closed one waits for that.
+        let _accepted = listener.accept().unwrap();
+        assert!(owners.user_of(ends).is_ok());
+        drop(client);
+        assert_eq!(owners.user_of(ends).unwrap_err().kind(), io::ErrorKind::NotConnected);
     }
 
     #[test]

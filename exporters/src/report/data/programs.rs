@@ -2,7 +2,7 @@
 
 use crate::report::data::{Distribution, StackLabels, Table, Times};
 use serde::{Deserialize, Serialize};
-use syscollect_model::Unit;
+use syscollect_model::{Scope, Unit};
 
 /// Slices of one name, and of one place in the source where that is told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,9 @@ pub struct SliceRow {
     /// Where in the source they are.
     #[serde(default)]
     pub location: Option<SourceLocation>,
+    /// Whose tracks they are on.
+    #[serde(default)]
+    pub scope: SliceScope,
     /// Those that began and ended within the session. The total has the time of slices in another
     /// of the row once, all other figures are of each.
     #[serde(flatten)]
@@ -27,6 +30,35 @@ pub struct SliceRow {
     /// What they were blocked in the longest.
     #[serde(default)]
     pub blocked_in: Option<BlockedIn>,
+}
+
+/// Whose tracks slices are on.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceScope {
+    /// A thread's.
+    #[default]
+    Thread,
+    /// A process's: async zones, which may begin on one thread and end on another.
+    Process,
+    /// A CPU's.
+    Cpu,
+    /// The machine's: disks and the like.
+    Machine,
+}
+
+impl SliceScope {
+    /// That of a track.
+    pub(crate) fn of(scope: Scope) -> Self {
+        match scope {
+            Scope::Thread(_) => Self::Thread,
+            Scope::Process(_) => Self::Process,
+            Scope::Cpu(_) => Self::Cpu,
+            Scope::Machine(_) => Self::Machine,
+        }
+    }
 }
 
 /// Who called a function, or came to a probe or zone with stacks.
@@ -197,6 +229,9 @@ pub struct GpuRow {
     pub waited: Distribution,
     /// From submission to the end, of jobs that ended; of some drivers nothing else is known.
     pub took: Distribution,
+    /// How wrong the times of a GPU's own clock may be, at most; nanoseconds.
+    #[serde(default)]
+    pub clock_error_ns: u64,
 }
 
 /// Zones of one name that a program marked on a queue of a GPU.
@@ -218,6 +253,10 @@ pub struct GpuZoneRow {
     pub ran: Distribution,
     /// From the beginning of the submission until the GPU began.
     pub waited: Distribution,
+    /// How wrong these times may be, at most: where the program never compared the clocks, as much
+    /// as they may be later.
+    #[serde(default)]
+    pub clock_error_ns: u64,
 }
 
 /// A thread's wait for a fence of a GPU.

@@ -4,6 +4,9 @@ use crate::report::data::*;
 use crate::report::text::printer::Printer;
 use crate::report::text::words::{duration, grouped, percent, shown};
 
+/// An error of a GPU's clock from which on it is told, nanoseconds: calibrations are better.
+const CLOCK_ERROR_SHOWN_NS: u64 = 100_000;
+
 pub(super) fn print_gpu_jobs(
     title: &str,
     jobs: &Table<GpuRow>,
@@ -59,7 +62,8 @@ pub(super) fn print_gpu_zones(zones: &Table<GpuZoneRow>, out: &mut Printer) {
         };
         let owner =
             row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-        let place = format!("{} on {}{owner}{untimed}", shown(&row.name), shown(&row.queue));
+        let error = clock_error(row.clock_error_ns);
+        let place = format!("{} on {}{owner}{untimed}{error}", shown(&row.name), shown(&row.queue));
         [total, grouped(row.zones), mean, p50, p99, max, delay, delay_p99, place]
     });
     out.table(["total", "zones", "mean", "p50", "p99", "max", "wait p50", "p99", "zone"], rows);
@@ -87,7 +91,15 @@ fn percentiles(all: &Distribution) -> [String; 4] {
 fn owner(row: &GpuRow) -> String {
     let owner =
         row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-    shown(&row.queue) + &owner + &missing(row)
+    shown(&row.queue) + &owner + &missing(row) + &clock_error(row.clock_error_ns)
+}
+
+/// How wrong times may be, where that is more than what is shown can leave out.
+fn clock_error(nanoseconds: u64) -> String {
+    match nanoseconds {
+        ..CLOCK_ERROR_SHOWN_NS => String::new(),
+        _ => format!("; times are up to {} off", duration(nanoseconds)),
+    }
 }
 
 fn wait(row: &FenceWaitRow) -> String {

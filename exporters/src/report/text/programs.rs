@@ -97,7 +97,8 @@ pub(super) fn print_slices(slices: &Table<SliceRow>, out: &mut Printer) {
         });
         let location = location(row.location.as_ref());
         let unfinished = unfinished(row.unfinished, row.unfinished_ns);
-        let remark = location + &unfinished + &blocked.unwrap_or_default();
+        let is_async = if row.scope == SliceScope::Process { " (async)" } else { "" };
+        let remark = location + is_async + &unfinished + &blocked.unwrap_or_default();
         [
             total,
             grouped(all.count),
