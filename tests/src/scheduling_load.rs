@@ -25,13 +25,15 @@ pub enum Step {
 pub struct SchedulingLoad {
     /// The session and its clock, which are read before anything is measured.
     pub beginning: Vec<Chunk>,
+    /// What is told then.
     pub steps: Vec<Step>,
     /// How many records the steps have.
     pub records: u64,
 }
 
 impl SchedulingLoad {
-    #[allow(clippy::new_without_default)]
+    /// The same each time.
+    #[expect(clippy::new_without_default, reason = "no load is the default of any other")]
     pub fn new() -> Self {
         let info = SessionInfo { tick_rate_hz: TICKS_PER_SECOND as f64, ..SessionInfo::default() };
         let mut beginning = Definition::Session(Box::new(info)).chunks();
