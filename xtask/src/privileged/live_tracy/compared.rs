@@ -16,7 +16,7 @@ use syscollect_store::CaptureReader;
 use syscollect_tests::tracy_viewer::{ReceivedSwitch, ReceivedTimeline};
 
 use super::frames::Frames;
-use super::gpu_zones::GpuZones;
+use super::gpu_zones::{ComparedGpuZones, GpuZones};
 use super::locks::Locks;
 use super::memory::Memory;
 use super::messages::Messages;
@@ -198,7 +198,7 @@ pub(super) struct ComparedCounts {
     messages: usize,
     locks: usize,
     values: usize,
-    gpu_zones: usize,
+    gpu_zones: ComparedGpuZones,
     wakeups: usize,
     of_samples: ComparedSamples,
     frames: usize,
@@ -211,6 +211,7 @@ impl fmt::Display for ComparedCounts {
         let Self { switches, zones, messages, locks, values, gpu_zones, .. } = self;
         let Self { wakeups, of_samples, frames, memory, names, .. } = self;
         let ComparedSamples { samples, of_switches, functions, .. } = of_samples;
+        let gpu_zones = gpu_zones.zones;
         write!(f, "{switches} switches, {wakeups} wakeups, {samples} samples and {of_switches} ")?;
         write!(f, "stacks of switches with {functions} functions, {zones} zones, ")?;
         write!(f, "{messages} messages, {locks} steps of locks, {values} values of plots, ")?;
@@ -229,7 +230,7 @@ impl ComparedCounts {
         let of_kernel = [self.switches, self.wakeups, samples, of_switches, functions, self.names];
         let of_programs = [self.zones, self.messages, self.locks, self.values, self.frames];
         let kinds = of_kernel.into_iter().chain(of_programs);
-        kinds.chain([self.memory, self.gpu_zones]).all(|count| count > 0)
+        kinds.chain([self.memory, self.gpu_zones.zones]).all(|count| count > 0)
     }
 
     /// There was enough of each kind, of a machine that does all of it.
@@ -237,6 +238,8 @@ impl ComparedCounts {
         let Self { switches, zones, messages, locks, values, gpu_zones, .. } = self;
         let Self { wakeups, of_samples, frames, memory, names, .. } = self;
         let ComparedSamples { samples, of_switches, functions, .. } = of_samples;
+        let ComparedGpuZones { zones: gpu_zones, inside } = gpu_zones;
+        ensure!(inside * 3 > *gpu_zones, "only {inside} of {gpu_zones} zones lie in others");
         let least = [
             [switches / 1_000, zones / 1_000, gpu_zones / 1_000, wakeups / 100],
             [messages / 10, locks / 100, values / 100, samples / 100],

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use syscollect_merge::is_of_recording;
@@ -51,8 +51,8 @@ type CodeStack = Vec<CodePlace>;
 /// All of a file.
 #[derive(Default)]
 pub(super) struct Samples {
-    samples: Vec<(SampledThread, Rc<CodeStack>)>,
-    stacks: HashMap<StackId, Rc<CodeStack>>,
+    samples: Vec<(SampledThread, Arc<CodeStack>)>,
+    stacks: HashMap<StackId, Arc<CodeStack>>,
 }
 
 /// How many samples were the same, and how many of their functions.
@@ -69,9 +69,9 @@ pub(super) struct ComparedSamples {
 impl Samples {
     /// A thread was seen.
     pub(super) fn add(&mut self, sample: SampledThread, stack: Option<StackId>, tables: &Tables) {
-        let places = stack.map_or_else(Rc::default, |stack| {
+        let places = stack.map_or_else(Arc::default, |stack| {
             let known = self.stacks.entry(stack);
-            Rc::clone(known.or_insert_with(|| Rc::new(places(stack, tables))))
+            Arc::clone(known.or_insert_with(|| Arc::new(places(stack, tables))))
         });
         self.samples.push((sample, places));
     }

@@ -13,6 +13,9 @@ use syscollect_tests::{golden, reference_capture};
 use super::compared::{ComparedCounts, RecordedEvents, ToldTimeline, compare};
 use super::span::FIRST_ROW;
 
+/// The viewer came before all that happens.
+const LONG_BEFORE: i64 = -1_000_000_000;
+
 /// One recording, as a viewer saw it and as a file has it.
 struct Both {
     live: TracyLive,
@@ -87,7 +90,7 @@ fn both() -> &'static (ReceivedTimeline, RecordedEvents) {
 }
 
 fn compared(seen: &ReceivedTimeline) -> anyhow::Result<ComparedCounts> {
-    compare(&ToldTimeline { seen, joined: 0, recorder: 1 }, &both().1)
+    compare(&ToldTimeline { seen, joined: LONG_BEFORE, recorder: 1 }, &both().1)
 }
 
 /// With that changed, the comparison says so, in these words.
@@ -117,9 +120,19 @@ fn what_was_told_is_what_the_file_has() {
 #[test]
 fn a_switch_that_differs_is_seen() {
     let last = |seen: &ReceivedTimeline| seen.switches.len() - 1;
-    differs("switch of CPU", |seen| drop(seen.switches.remove(last(seen) / 2)));
-    differs("switch of CPU", |seen| seen.switches[last(seen) / 2].time += 1);
-    differs("switch of CPU", |seen| seen.switches[last(seen) / 2].new += 1);
+    differs("switch of CPU", |seen| {
+        let at = last(seen) / 2;
+        seen.switches.remove(at);
+    });
+    differs("switch of CPU", |seen| {
+        let at = last(seen) / 2;
+        seen.switches[at].time += 1;
+    });
+    differs("switch of CPU", |seen| {
+        let (at, new) = (last(seen) / 2, seen.switches[last(seen) / 2].new);
+        let other = seen.switches.iter().find(|one| one.new != new && one.new != 0);
+        seen.switches[at].new = other.expect("several threads run").new;
+    });
     differs("switch of CPU", |seen| {
         let switch = seen.switches[last(seen) / 2];
         seen.switches.insert(last(seen) / 2, switch);
@@ -132,19 +145,47 @@ fn a_switch_that_differs_is_seen() {
 
 #[test]
 fn a_wakeup_that_differs_is_seen() {
-    let at = |seen: &ReceivedTimeline| seen.wakeups.len() - 1;
-    differs("wakeup", |seen| drop(seen.wakeups.remove(at(seen))));
-    differs("wakeup", |seen| seen.wakeups[at(seen)].0 -= 1);
-    differs("wakeup", |seen| seen.wakeups[at(seen)].2 += 1);
-    differs("wakeup", |seen| seen.wakeups.push(seen.wakeups[at(seen)]));
+    let at = |seen: &ReceivedTimeline| {
+        let last = seen.switches.last().expect("there are some").time;
+        middle(&seen.wakeups, |(time, thread, _)| {
+            let ran = seen.switches.iter().any(|one| one.new == *thread && one.time < *time - 1);
+            ran && *time < last
+        })
+    };
+    differs("wakeup", |seen| {
+        let at = at(seen);
+        seen.wakeups.remove(at);
+    });
+    differs("wakeup", |seen| {
+        let at = at(seen);
+        seen.wakeups[at].0 -= 1;
+    });
+    differs("wakeup", |seen| {
+        let at = at(seen);
+        seen.wakeups[at].2 += 1;
+    });
+    differs("wakeup", |seen| {
+        let at = at(seen);
+        seen.wakeups.push(seen.wakeups[at]);
+    });
 }
 
 #[test]
 fn a_sample_that_differs_is_seen() {
-    let at = |seen: &ReceivedTimeline| middle(&seen.samples, |sample| !sample.3);
-    differs("sample", |seen| drop(seen.samples.remove(at(seen))));
-    differs("sample", |seen| seen.samples[at(seen)].0 += 1);
-    differs("sample", |seen| seen.samples[at(seen)].1 += 1);
+    let at =
+        |seen: &ReceivedTimeline| middle(&seen.samples, |sample| !sample.3 && sample.1 < FIRST_ROW);
+    differs("sample", |seen| {
+        let at = at(seen);
+        seen.samples.remove(at);
+    });
+    differs("sample", |seen| {
+        let at = at(seen);
+        seen.samples[at].0 += 1;
+    });
+    differs("sample", |seen| {
+        let at = at(seen);
+        seen.samples[at].1 += 1;
+    });
     differs("sample", |seen| {
         let sample = seen.samples[at(seen)].clone();
         seen.samples.push(sample);
@@ -157,11 +198,21 @@ fn a_stack_of_a_sample_or_of_a_switch_that_differs_is_seen() {
         let at = |seen: &ReceivedTimeline| {
             middle(&seen.samples, |sample| sample.3 == of_switch && sample.2.len() > 2)
         };
-        differs("stack", |seen| drop(seen.samples[at(seen)].2.pop()));
-        differs("stack", |seen| drop(seen.samples[at(seen)].2.remove(0)));
-        differs("stack", |seen| seen.samples[at(seen)].2.swap(0, 1));
         differs("stack", |seen| {
-            let stack = &mut seen.samples[at(seen)].2;
+            let at = at(seen);
+            seen.samples[at].2.pop();
+        });
+        differs("stack", |seen| {
+            let at = at(seen);
+            seen.samples[at].2.remove(0);
+        });
+        differs("stack", |seen| {
+            let at = at(seen);
+            seen.samples[at].2.swap(0, 1);
+        });
+        differs("stack", |seen| {
+            let at = at(seen);
+            let stack = &mut seen.samples[at].2;
             stack.push(stack[0]);
         });
     }
@@ -183,7 +234,7 @@ fn a_function_that_differs_is_seen() {
     });
     differs("stack", |seen| {
         let place = place(seen, inlined);
-        seen.frames.entry(place).and_modify(|lines| drop(lines.remove(0)));
+        seen.frames.entry(place).and_modify(|lines| _ = lines.remove(0));
     });
     differs("stack", |seen| {
         let place = place(seen, lined);
@@ -205,14 +256,26 @@ fn a_zone_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| {
         middle(&seen.zones, |zone| zone.thread < FIRST_ROW && zone.end.is_some())
     };
-    differs("zone", |seen| drop(seen.zones.remove(at(seen))));
-    differs("zone", |seen| seen.zones[at(seen)].start -= 1);
+    differs("zone", |seen| {
+        let at = at(seen);
+        seen.zones.remove(at);
+    });
+    differs("zone", |seen| {
+        let at = at(seen);
+        seen.zones[at].start -= 1;
+    });
     differs("zone", |seen| {
         let at = at(seen);
         seen.zones[at].end = seen.zones[at].end.map(|end| end + 1);
     });
-    differs("zone", |seen| seen.zones[at(seen)].name = Some("another".into()));
-    differs("zone", |seen| seen.zones[at(seen)].thread += 1);
+    differs("zone", |seen| {
+        let at = at(seen);
+        seen.zones[at].name = Some("another".into());
+    });
+    differs("zone", |seen| {
+        let at = at(seen);
+        seen.zones[at].thread += 1;
+    });
     differs("zone", |seen| {
         let zone = seen.zones[at(seen)].clone();
         seen.zones.push(zone);
@@ -222,10 +285,22 @@ fn a_zone_that_differs_is_seen() {
 #[test]
 fn a_message_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| middle(&seen.messages, |message| message.thread < FIRST_ROW);
-    differs("message", |seen| drop(seen.messages.remove(at(seen))));
-    differs("message", |seen| seen.messages[at(seen)].time += 1);
-    differs("message", |seen| seen.messages[at(seen)].thread += 1);
-    differs("message", |seen| seen.messages[at(seen)].text.insert(0, 'x'));
+    differs("message", |seen| {
+        let at = at(seen);
+        seen.messages.remove(at);
+    });
+    differs("message", |seen| {
+        let at = at(seen);
+        seen.messages[at].time += 1;
+    });
+    differs("message", |seen| {
+        let at = at(seen);
+        seen.messages[at].thread += 1;
+    });
+    differs("message", |seen| {
+        let at = at(seen);
+        seen.messages[at].text.insert(0, 'x');
+    });
     differs("message", |seen| {
         let message = seen.messages[at(seen)].clone();
         seen.messages.push(message);
@@ -235,25 +310,43 @@ fn a_message_that_differs_is_seen() {
 #[test]
 fn a_step_of_a_lock_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| middle(&seen.locks, |step| ![0, 3].contains(&step.kind));
-    differs("step of a lock", |seen| drop(seen.locks.remove(at(seen))));
-    differs("step of a lock", |seen| seen.locks[at(seen)].time += 1);
-    differs("step of a lock", |seen| seen.locks[at(seen)].thread += 1);
+    differs("step of a lock", |seen| {
+        let at = at(seen);
+        seen.locks.remove(at);
+    });
+    differs("step of a lock", |seen| {
+        let at = at(seen);
+        seen.locks[at].time += 1;
+    });
+    differs("step of a lock", |seen| {
+        let at = at(seen);
+        seen.locks[at].thread += 1;
+    });
     differs("step of a lock", |seen| {
         let lock = seen.locks[at(seen)].lock;
         seen.lock_names.entry(lock).and_modify(|name| name.push('x'));
     });
     differs("step of a lock", |seen| {
         let at = middle(&seen.locks, |step| [0, 3].contains(&step.kind));
-        drop(seen.locks.remove(at));
+        seen.locks.remove(at);
     });
 }
 
 #[test]
 fn a_value_of_a_plot_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| seen.plots.len() / 2;
-    differs("value", |seen| drop(seen.plots.remove(at(seen))));
-    differs("value", |seen| seen.plots[at(seen)].0 += 1);
-    differs("value", |seen| seen.plots[at(seen)].2 += 1.0);
+    differs("value", |seen| {
+        let at = at(seen);
+        seen.plots.remove(at);
+    });
+    differs("value", |seen| {
+        let at = at(seen);
+        seen.plots[at].0 += 1;
+    });
+    differs("value", |seen| {
+        let at = at(seen);
+        seen.plots[at].2 += 1.0;
+    });
     differs("value", |seen| {
         let plot = seen.plots[at(seen)].1;
         seen.plot_names.insert(plot, "another".into());
@@ -263,8 +356,14 @@ fn a_value_of_a_plot_that_differs_is_seen() {
 #[test]
 fn a_frame_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| seen.frame_times.len() / 2;
-    differs("frame", |seen| drop(seen.frame_times.remove(at(seen))));
-    differs("frame", |seen| seen.frame_times[at(seen)].1 += 1);
+    differs("frame", |seen| {
+        let at = at(seen);
+        seen.frame_times.remove(at);
+    });
+    differs("frame", |seen| {
+        let at = at(seen);
+        seen.frame_times[at].1 += 1;
+    });
     differs("frame", |seen| {
         let set = seen.frame_times[at(seen)].0;
         seen.frame_names.insert(set, "another".into());
@@ -278,10 +377,22 @@ fn a_frame_that_differs_is_seen() {
 #[test]
 fn a_block_of_memory_that_differs_is_seen() {
     let at = |seen: &ReceivedTimeline| middle(&seen.memory, |block| block.freed.is_some());
-    differs("block of memory", |seen| drop(seen.memory.remove(at(seen))));
-    differs("block of memory", |seen| seen.memory[at(seen)].size += 1);
-    differs("block of memory", |seen| seen.memory[at(seen)].address += 1);
-    differs("block of memory", |seen| seen.memory[at(seen)].freed = None);
+    differs("block of memory", |seen| {
+        let at = at(seen);
+        seen.memory.remove(at);
+    });
+    differs("block of memory", |seen| {
+        let at = at(seen);
+        seen.memory[at].size += 1;
+    });
+    differs("block of memory", |seen| {
+        let at = at(seen);
+        seen.memory[at].address += 1;
+    });
+    differs("block of memory", |seen| {
+        let at = at(seen);
+        seen.memory[at].freed = None;
+    });
     differs("block of memory", |seen| {
         let pool = seen.memory[at(seen)].pool;
         seen.texts.insert(pool, "another".into());
@@ -294,10 +405,22 @@ fn a_zone_of_a_gpu_that_differs_is_seen() {
         let is_timed = |location| !seen.location_name(location).ends_with("[without times]");
         middle(&seen.jobs, |job| job.cpu[0] > 0 && is_timed(job.location))
     };
-    differs("SubmittedZone", |seen| drop(seen.jobs.remove(at(seen))));
-    differs("SubmittedZone", |seen| seen.jobs[at(seen)].cpu[0] += 1);
-    differs("SubmittedZone", |seen| seen.jobs[at(seen)].gpu[1] += 1_000_000);
-    differs("SubmittedZone", |seen| seen.jobs[at(seen)].thread += 1);
+    differs("SubmittedZone", |seen| {
+        let at = at(seen);
+        seen.jobs.remove(at);
+    });
+    differs("SubmittedZone", |seen| {
+        let at = at(seen);
+        seen.jobs[at].cpu[0] += 1;
+    });
+    differs("SubmittedZone", |seen| {
+        let at = at(seen);
+        seen.jobs[at].gpu[1] += 1_000_000;
+    });
+    differs("SubmittedZone", |seen| {
+        let at = at(seen);
+        seen.jobs[at].thread += 1;
+    });
     differs("SubmittedZone", |seen| {
         let context = seen.jobs[at(seen)].context;
         seen.contexts.insert(context, "another".into());
