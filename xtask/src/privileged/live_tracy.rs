@@ -36,7 +36,7 @@ const GONE: Duration = Duration::from_millis(300);
 /// Until the programs mark what they do.
 const BEGUN: Duration = Duration::from_secs(1);
 /// How long it waits for answers in the end.
-const LONGEST_ANSWER: Duration = Duration::from_secs(20);
+const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 /// Within what a viewer sees again what there is.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
@@ -102,7 +102,7 @@ struct Schedule {
 
 /// A viewer that connects three times while programs mark what they do; in between it is gone.
 pub(crate) fn live_tracy(context: &Context) -> Result<String> {
-    run(context, &Schedule { looks: Duration::from_secs(2), buffer: "64M" })
+    run(context, &Schedule { looks: Duration::from_secs(2), buffer: "256M" })
 }
 
 /// The same for a minute.
