@@ -6,6 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
 use syscollect_tracy_protocol::{
     Event, FrameRow, Host, Limits, LineRow, LocationId, LocationRow, Memory, Message, PlotId,
     PlotRow, Session, SetId, SetRow, StackId, Switch, TextId, ThreadRow,
@@ -58,15 +59,15 @@ fn known(session: &mut Session) -> KnownRows {
     KnownRows {
         text,
         location,
-        stack: catalogue.stack(ADDRESSES.into()).expect("there is room for one"),
+        stack: catalogue.stack(&ADDRESSES).expect("there is room for one"),
         plot: catalogue.add_plot(PlotRow { name: text, format: 0, is_step: true }),
         set: catalogue.add_set(SetRow { name: Some(text), continuous: false }),
     }
 }
 
 fn frame(name: &str) -> FrameRow {
-    let [name, file, image] = [name, "b.rs", "/b"].map(Box::from);
-    FrameRow { image, lines: vec![LineRow { name, file, line: 1, symbol: 0x3000, length: 16 }] }
+    let [name, file, image] = [name, "b.rs", "/b"].map(Arc::from);
+    FrameRow { image, lines: [LineRow { name, file, line: 1, symbol: 0x3000, length: 16 }].into() }
 }
 
 /// A bit for each thing that may happen.

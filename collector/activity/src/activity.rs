@@ -274,7 +274,7 @@ impl Seconds<'_> {
             LiveRecord::ZoneStart(chunk, is_missing) => {
                 self.zones.chunk(lane, chunk, *is_missing);
             }
-            LiveRecord::Zone(words) => self.zones.on(lane, at, words),
+            LiveRecord::Zone(words) => self.zones.on(lane, at, words, self.second),
             _ => {}
         }
     }

@@ -71,7 +71,7 @@ impl Interval {
             + self.cpus.capacity() * size_of::<CpuActivity>()
             + self.threads.capacity() * size_of::<ThreadActivity>()
             + self.processes.capacity() * size_of::<ProcessActivity>()
-            + self.zones.capacity() * (size_of::<ZoneActivity>() + SHORT_NAME)
+            + self.zones.capacity() * (size_of::<ZoneActivity>() + 2 * SHORT_NAME)
             + self.latency.heap_bytes()
             + self.functions.as_ref().map_or(0, |functions| functions.bytes())
     }
@@ -87,9 +87,12 @@ pub enum SpanKind {
     Zone,
     /// A frame.
     Frame,
+    /// A zone of a GPU, by the GPU's own clock.
+    GpuZone,
 }
 
-/// Zones or frames of one name of a process that ended, or stay open. Times are ticks.
+/// Zones or frames of one name of a process, of a GPU also of one queue, that ended, or stay open.
+/// Times are ticks of the recording's clock. A zone of a GPU ends when its times are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneActivity {
     /// What they are.
@@ -99,6 +102,8 @@ pub struct ZoneActivity {
     /// What the program calls them, of any kind: whoever shows it has to escape what a terminal
     /// obeys.
     pub name: Arc<str>,
+    /// The queue of a GPU that they are of, as the program calls it.
+    pub queue: Option<Arc<str>>,
     /// How many ended.
     pub count: u64,
     /// How long they took together; what lies within another one counts twice.
@@ -113,7 +118,7 @@ pub struct ZoneActivity {
     pub longest: u64,
     /// The process's name, where that is known.
     pub process: Option<ThreadName>,
-    /// How many were open all the time, and still are,
+    /// How many were open all the time, and still are; of a GPU's: submitted, and without times,
     pub open: u64,
     /// and since how many ticks the oldest of them.
     pub open_for: u64,

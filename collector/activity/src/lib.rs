@@ -3,10 +3,11 @@
 //! **Duties.** [`Activity`] is fed with the chunks of a recording that goes on, each lane's in
 //! their order, and makes an [`Interval`] of each second of the recording's own time: who had which
 //! CPU, which threads ran, waited for a CPU or were blocked and for how long, who woke them, and
-//! how long they waited until they ran; how long zones and frames took that instrumented
-//! programs say ended; and, once [that is asked for](Activity::follow_functions), in which
-//! functions they ran and were blocked. What goes on when a second ends is split there, so that on
-//! each CPU the times of all threads, of idleness and of what is not known are exactly one second.
+//! how long they waited until they ran; how long zones, of GPUs too, and frames took that
+//! instrumented programs say ended; and, once
+//! [that is asked for](Activity::follow_functions), in which functions they ran and were blocked.
+//! What goes on when a second ends is split there, so that on each CPU the times of all threads, of
+//! idleness and of what is not known are exactly one second.
 //! The last minutes are [kept](Activity::history), in bounded memory: of a second that has more
 //! threads than are kept, the others are one sum. Where records are missing, what they could have
 //! changed counts as not known until it is told again, and the second says that it is incomplete.

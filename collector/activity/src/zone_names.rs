@@ -1,12 +1,13 @@
-//! What instrumented programs call their zones and frames.
+//! What instrumented programs call their zones, frames and queues of GPUs.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use syscollect_merge::each_definition;
+use syscollect_merge::{each_definition, gpu_context_name};
 use syscollect_store::{ClientDefinition, Producer, ProducerShares};
-use syscollect_zone_protocol::log::Definition;
+use syscollect_zone_protocol::log::{Definition, GpuContext};
 
-/// Names of places that are kept, of all programs; and strings, some of which name sets of frames.
+/// Names of places that are kept, of all programs; and strings, some of which name sets of frames,
+/// with queues.
 const MOST_ADDRESSES: usize = 1 << 16;
 const MOST_STRINGS: usize = 1 << 14;
 /// Programs that are known.
@@ -28,12 +29,34 @@ pub(crate) struct ZoneNames {
     second: u64,
 }
 
+/// A queue of a GPU, and how its clock counts.
+#[derive(Clone, Debug)]
+pub(crate) struct GpuQueue {
+    pub(crate) name: Arc<str>,
+    tick_bits: u32,
+    tick_femtoseconds: u64,
+}
+
+impl GpuQueue {
+    /// How long it was from one of the clock's ticks to another, in ticks of the recording, of
+    /// which a second has so many. The clock may have wrapped in between; an end before the
+    /// beginning is at that.
+    pub(crate) fn ticks_between(&self, [began, ended]: [u64; 2], second: u64) -> u64 {
+        let unused = 64 - self.tick_bits.clamp(1, 64);
+        // Moved up, so that the highest bit is the difference's sign.
+        let lasted = (ended.wrapping_sub(began) << unused) as i64 >> unused;
+        let seconds = lasted.max(0) as f64 * self.tick_femtoseconds as f64 * 1e-15;
+        (seconds * second as f64).round() as u64
+    }
+}
+
 #[derive(Debug)]
 struct Program {
     pid: u32,
     user: u32,
     places: FxHashMap<u32, Arc<str>>,
     strings: FxHashMap<u32, Arc<str>>,
+    queues: FxHashMap<u32, GpuQueue>,
     /// In which second anything of it was looked up.
     used: u64,
 }
@@ -49,6 +72,7 @@ impl ZoneNames {
                 user: user.unwrap_or(u32::MAX),
                 places: FxHashMap::default(),
                 strings: FxHashMap::default(),
+                queues: FxHashMap::default(),
                 used: self.second,
             };
             self.programs.insert(*client, program);
@@ -65,8 +89,24 @@ impl ZoneNames {
                 self.keep(client, number, name.unwrap_or_default(), true);
             }
             Definition::String(text) => self.keep(client, number, text, false),
+            Definition::GpuContext(context) => self.keep_queue(client, number, &context),
             _ => {}
         });
+    }
+
+    /// A queue has room where a text has.
+    fn keep_queue(&mut self, client: u32, number: u32, context: &GpuContext<'_>) {
+        let Some(program) = self.programs.get_mut(&client) else { return };
+        let producer = Producer { user: program.user, program: client };
+        let free = MOST_STRINGS.saturating_sub(self.strings.of_all());
+        if program.queues.contains_key(&number) || self.strings.room_for(producer, free) == 0 {
+            return;
+        }
+        let GpuContext { api, tick_bits, tick_femtoseconds, name, .. } = *context;
+        let name = gpu_context_name(api, name);
+        let name = String::from_utf8_lossy(&name[..name.len().min(LONGEST_NAME)]).into();
+        program.queues.insert(number, GpuQueue { name, tick_bits, tick_femtoseconds });
+        self.strings.add(producer, 1);
     }
 
     fn keep(&mut self, client: u32, number: u32, name: &[u8], is_place: bool) {
@@ -112,6 +152,13 @@ impl ZoneNames {
         }
     }
 
+    /// A queue of a GPU.
+    pub(crate) fn queue(&mut self, client: u32, number: u32) -> Option<&GpuQueue> {
+        let program = self.programs.get_mut(&client)?;
+        program.used = self.second;
+        program.queues.get(&number)
+    }
+
     /// The programs of a process.
     pub(crate) fn clients(&self, pid: u32) -> &[u32] {
         self.of_process.get(&pid).map_or(&[], Vec::as_slice)
@@ -141,5 +188,29 @@ impl ZoneNames {
             clients.retain(|client| programs.contains_key(client));
             !clients.is_empty()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 2_000_000_000;
+
+    fn between(tick_bits: u32, nanoseconds: u64, ticks: [u64; 2]) -> u64 {
+        let tick_femtoseconds = nanoseconds * 1_000_000;
+        GpuQueue { name: "".into(), tick_bits, tick_femtoseconds }.ticks_between(ticks, SECOND)
+    }
+
+    #[test]
+    fn a_gpus_ticks_are_those_of_the_recording_also_where_they_wrap() {
+        assert_eq!(between(64, 1, [100, 600]), 1000);
+        assert_eq!(between(32, 80, [u64::from(u32::MAX) - 4, 5]), 10 * 160);
+        assert_eq!(between(64, 1, [u64::MAX, 1]), 4);
+        for bits in [64, 32] {
+            assert_eq!(between(bits, 1, [600, 100]), 0, "it ends before it begins");
+        }
+        assert_eq!(between(64, u64::MAX / 1_000_000, [0, 1 << 62]), u64::MAX);
+        assert_eq!(between(1, 1, [0, 1]), 0, "of one bit nothing is known");
     }
 }

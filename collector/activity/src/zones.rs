@@ -1,5 +1,5 @@
-//! How long zones and frames of instrumented programs took that ended in a second, and which stay
-//! open.
+//! How long zones, of GPUs too, and frames of instrumented programs took that ended in a second,
+//! and which stay open.
 
 use crate::histogram::Histogram;
 use crate::interval::{SpanKind, ZoneActivity};
@@ -11,9 +11,9 @@ use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{Producer, ProducerShares};
-use syscollect_zone_protocol::{Event, FramePhase, Item, item_words};
+use syscollect_zone_protocol::{Event, FramePhase, GpuEvent, GpuZoneNumber, Item, item_words};
 
-/// Async zones and sets of frames that are followed at a time.
+/// Async zones, zones of GPUs and sets of frames that are followed at a time.
 const MOST_OPEN: usize = 1 << 16;
 /// Places and sets of frames that are told apart in a second.
 const MOST_ADDRESSES: usize = 4096;
@@ -40,14 +40,40 @@ struct OpenOfProgram {
     producer: Producer,
     zones: FxHashMap<u64, OpenZone>,
     frames: FxHashMap<u32, u64>,
+    /// Zones of GPUs that have no times yet, which began when they were submitted.
+    gpu_zones: FxHashMap<GpuZoneNumber, OpenZone>,
 }
 
-/// A place of a program's zones, or a set of its frames.
+/// A place of a program's zones, of a GPU those of one queue, or a set of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Span {
     kind: SpanKind,
     client: u32,
     number: u32,
+    queue: Option<u32>,
+}
+
+impl Span {
+    fn zone(client: u32, number: u32) -> Self {
+        Self { kind: SpanKind::Zone, client, number, queue: None }
+    }
+
+    fn frame(client: u32, number: u32) -> Self {
+        Self { kind: SpanKind::Frame, client, number, queue: None }
+    }
+
+    fn gpu_zone(client: u32, zone: GpuZoneNumber, number: u32) -> Self {
+        Self { kind: SpanKind::GpuZone, client, number, queue: Some(zone.context) }
+    }
+}
+
+/// By what rows are told apart: several places of a program may have one name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct RowKey {
+    pid: u32,
+    queue: Option<Arc<str>>,
+    name: Arc<str>,
+    kind: SpanKind,
 }
 
 #[derive(Debug, Default)]
@@ -148,11 +174,10 @@ impl Zones {
     fn note_open(&mut self, start: u64) {
         self.close_ended();
         let Self { writers, programs, ended, others, .. } = self;
-        let mut note = |kind, client, number, began| {
+        let mut note = |span: Span, began| {
             if began >= start {
                 return;
             }
-            let span = Span { kind, client, number };
             if ended.len() >= MOST_ADDRESSES && !ended.contains_key(&span) {
                 *others += 1;
                 return;
@@ -161,14 +186,17 @@ impl Zones {
         };
         for writer in writers.values() {
             let zones = writer.zones.iter();
-            zones.for_each(|zone| note(SpanKind::Zone, writer.of.0, zone.place, zone.began));
+            zones.for_each(|zone| note(Span::zone(writer.of.0, zone.place), zone.began));
         }
         for (client, program) in programs {
             for zone in program.zones.values() {
-                note(SpanKind::Zone, *client, zone.place, zone.began);
+                note(Span::zone(*client, zone.place), zone.began);
             }
             for (set, began) in &program.frames {
-                note(SpanKind::Frame, *client, *set, *began);
+                note(Span::frame(*client, *set), *began);
+            }
+            for (number, zone) in &program.gpu_zones {
+                note(Span::gpu_zone(*client, *number, zone.place), zone.began);
             }
         }
     }
@@ -179,8 +207,8 @@ impl Zones {
         }
     }
 
-    /// A group of items of a thread.
-    pub(crate) fn on(&mut self, lane: Lane, at: u64, words: &[u64]) {
+    /// A group of items of a thread. A second has so many ticks.
+    pub(crate) fn on(&mut self, lane: Lane, at: u64, words: &[u64], second: u64) {
         let Some(first) = words.first() else { return };
         let item = &words[..item_words(*first).unwrap_or(0).min(words.len())];
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
@@ -195,7 +223,7 @@ impl Zones {
             }
             Event::ZoneEnd { depth } => {
                 if let Some(zone) = writer.zones.end(depth) {
-                    self.took(SpanKind::Zone, client, zone, at);
+                    self.took(Span::zone(client, zone.place), at.saturating_sub(zone.began));
                 }
             }
             // Only what began while it was looked has a known duration.
@@ -216,10 +244,11 @@ impl Zones {
                 let program = self.programs.get_mut(&client);
                 if let Some(ended) = program.and_then(|program| program.zones.remove(&zone)) {
                     self.shares.remove(self.names.producer(client), 1);
-                    self.took(SpanKind::Zone, client, ended, at);
+                    self.took(Span::zone(client, ended.place), at.saturating_sub(ended.began));
                 }
             }
             Event::Frame { set, phase } => self.frame(client, set, phase, at),
+            Event::Gpu(event) => self.gpu(client, event, at, second),
             _ => {}
         }
     }
@@ -229,8 +258,7 @@ impl Zones {
             let program = self.programs.get_mut(&client);
             if let Some(began) = program.and_then(|program| program.frames.remove(&set)) {
                 self.shares.remove(self.names.producer(client), 1);
-                let zone = OpenZone { place: set, began };
-                self.took(SpanKind::Frame, client, zone, at);
+                self.took(Span::frame(client, set), at.saturating_sub(began));
             }
         }
         if phase != FramePhase::End
@@ -240,6 +268,40 @@ impl Zones {
             let before = program.frames.insert(set, at);
             self.count_opened(client, before.is_none());
         }
+    }
+
+    /// A zone of a GPU counts once its times are told.
+    fn gpu(&mut self, client: u32, event: GpuEvent, at: u64, second: u64) {
+        match event {
+            GpuEvent::ZoneBegin { zone, location } if at >= self.blind_until => {
+                if let Some(program) = self.program_with_room(client) {
+                    let submitted = OpenZone { place: location, began: at };
+                    let before = program.gpu_zones.insert(zone, submitted);
+                    self.count_opened(client, before.is_none());
+                }
+            }
+            GpuEvent::Times { zone, began, ended } => {
+                let Some(submitted) = self.take_gpu_zone(client, zone) else { return };
+                match self.names.queue(client, zone.context) {
+                    Some(queue) => {
+                        let ticks = queue.ticks_between([began, ended], second);
+                        self.took(Span::gpu_zone(client, zone, submitted.place), ticks);
+                    }
+                    None => self.others += 1,
+                }
+            }
+            // Nobody knows how long it took.
+            GpuEvent::NoTimes { zone } => _ = self.take_gpu_zone(client, zone),
+            GpuEvent::ZoneBegin { .. }
+            | GpuEvent::ZoneEnd { .. }
+            | GpuEvent::Calibration { .. } => {}
+        }
+    }
+
+    fn take_gpu_zone(&mut self, client: u32, zone: GpuZoneNumber) -> Option<OpenZone> {
+        let submitted = self.programs.get_mut(&client)?.gpu_zones.remove(&zone)?;
+        self.shares.remove(self.names.producer(client), 1);
+        Some(submitted)
     }
 
     /// The program, if one more of its is followed.
@@ -254,6 +316,7 @@ impl Zones {
             producer,
             zones: FxHashMap::default(),
             frames: FxHashMap::default(),
+            gpu_zones: FxHashMap::default(),
         });
         Some(program)
     }
@@ -264,14 +327,11 @@ impl Zones {
         }
     }
 
-    fn took(&mut self, kind: SpanKind, client: u32, zone: OpenZone, at: u64) {
-        let OpenZone { place, began } = zone;
-        let span = Span { kind, client, number: place };
+    fn took(&mut self, span: Span, ticks: u64) {
         if self.ended.len() >= MOST_ADDRESSES && !self.ended.contains_key(&span) {
             self.others += 1;
             return;
         }
-        let ticks = at.saturating_sub(began);
         let durations = self.ended.entry(span).or_default();
         durations.sizes.add(ticks);
         durations.total = durations.total.saturating_add(ticks);
@@ -286,19 +346,29 @@ impl Zones {
     ) -> (Vec<ZoneActivity>, u64, bool) {
         let ticks = end.saturating_sub(start);
         self.note_open(start);
-        // Several places of a program may have one name.
-        let mut named = FxHashMap::<(SpanKind, u32, Arc<str>), Durations>::default();
+        let mut named = FxHashMap::<RowKey, Durations>::default();
         for (span, durations) in self.ended.drain() {
-            let Span { kind, client, number } = span;
+            let Span { kind, client, number, queue } = span;
             let name = match kind {
-                SpanKind::Zone => self.names.place(client, number),
+                SpanKind::Zone | SpanKind::GpuZone => self.names.place(client, number),
                 SpanKind::Frame => self.names.frames(client, number),
+            };
+            let queue = match queue {
+                // One that is open may be of a queue that nothing tells of.
+                Some(queue) => match self.names.queue(client, queue) {
+                    Some(queue) => Some(Arc::clone(&queue.name)),
+                    None => {
+                        self.others += durations.sizes.count() + durations.open;
+                        continue;
+                    }
+                },
+                None => None,
             };
             let (Some(name), Some(pid)) = (name, self.names.process(client)) else {
                 self.others += durations.sizes.count() + durations.open;
                 continue;
             };
-            let all = named.entry((kind, pid, name)).or_default();
+            let all = named.entry(RowKey { pid, queue, name, kind }).or_default();
             all.sizes.merge(&durations.sizes);
             all.total = all.total.saturating_add(durations.total);
             if durations.open > 0 {
@@ -306,19 +376,18 @@ impl Zones {
             }
         }
         let mut named: Vec<_> = named.into_iter().collect();
-        named.sort_unstable_by(
-            |((_, pid, name), durations), ((_, other_pid, other_name), other)| {
-                let [mine, others] = [durations, other].map(|durations| durations.weight(ticks));
-                (others, pid, name).cmp(&(mine, other_pid, other_name))
-            },
-        );
-        let rows = named.into_iter().map(|((kind, pid, name), durations)| {
+        named.sort_unstable_by(|(key, durations), (other_key, other)| {
+            let [mine, others] = [durations, other].map(|durations| durations.weight(ticks));
+            others.cmp(&mine).then_with(|| key.cmp(other_key))
+        });
+        let rows = named.into_iter().map(|(RowKey { pid, queue, name, kind }, durations)| {
             let Durations { sizes, total, open, oldest } = durations;
             let percentile = |percent| sizes.percentile(percent).unwrap_or(0);
             ZoneActivity {
                 kind,
                 pid,
                 name,
+                queue,
                 count: sizes.count(),
                 total,
                 p50: percentile(50.0),

@@ -90,4 +90,4 @@ pub use recordings::Recordings;
 pub use session::Session;
 pub use stacks::{SentStack, each_stack};
 pub use unwinding::{ProcessCode, Unwinder, UserStack};
-pub use zones::log::each_definition;
+pub use zones::log::{each_definition, gpu_context_name};

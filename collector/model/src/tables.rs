@@ -6,10 +6,11 @@ use crate::{
     Rows, Schema, SchemaId, SessionInfo, StackCut, StackId, StringId, Strings, ThreadId, Time,
     TrackId, Unit,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
 
 /// The identity of a binary: the linker's build id, up to 20 bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -254,7 +255,9 @@ pub struct Tables {
     pub locks: Rows<Lock>,
     stack_frames: Vec<FrameId>,
     stack_ends: Vec<u32>,
-    stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
+    /// By the hash of their frames, or the next number that is free: the frames themselves are
+    /// there once.
+    stack_ids: FxHashMap<u64, StackId>,
     truncations: Vec<(FrameId, StackCut)>,
 }
 
@@ -325,18 +328,30 @@ impl Tables {
 
     /// The stack with these frames, innermost first, if there is one.
     pub fn find_stack(&self, frames: &[FrameId]) -> Option<StackId> {
-        self.stack_ids.get(frames).copied()
+        self.stack_at(stack_key(frames), frames).ok()
+    }
+
+    /// The stack with these frames, or where it is to be found once it is there.
+    fn stack_at(&self, mut key: u64, frames: &[FrameId]) -> Result<StackId, u64> {
+        while let Some(id) = self.stack_ids.get(&key) {
+            if self.stack(*id) == frames {
+                return Ok(*id);
+            }
+            key = key.wrapping_add(1);
+        }
+        Err(key)
     }
 
     /// The stack with these frames, innermost first, added if it is new.
     pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {
-        if let Some(id) = self.stack_ids.get(frames) {
-            return *id;
-        }
+        let key = match self.stack_at(stack_key(frames), frames) {
+            Ok(id) => return id,
+            Err(free) => free,
+        };
         let id = StackId(self.stack_ends.len() as u32);
         self.stack_frames.extend_from_slice(frames);
         self.stack_ends.push(self.stack_frames.len() as u32);
-        self.stack_ids.insert(frames.into(), id);
+        self.stack_ids.insert(key, id);
         id
     }
 
@@ -487,5 +502,33 @@ impl Tables {
             }
             (None, None) => format!("{:#x}", frame.offset),
         }
+    }
+}
+
+/// By what a stack is found.
+fn stack_key(frames: &[FrameId]) -> u64 {
+    let mut hasher = FxHasher::default();
+    frames.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_one_hash_are_told_apart() {
+        let mut tables = Tables::default();
+        let stacks = [[1, 2], [2, 1], [7, 7]].map(|frames| frames.map(FrameId));
+        let ids = stacks.each_ref().map(|frames| tables.intern_stack(frames));
+        // As if all had the hash of the first.
+        let key = stack_key(&stacks[0]);
+        tables.stack_ids =
+            [(key, ids[1]), (key + 1, ids[2]), (key + 2, ids[0])].into_iter().collect();
+        assert_eq!(tables.find_stack(&stacks[0]), Some(ids[0]));
+        assert_eq!(tables.intern_stack(&stacks[0]), ids[0]);
+        assert_eq!(tables.stack_at(key, &stacks[1]), Ok(ids[1]));
+        assert_eq!(tables.stack_at(key, &[FrameId(9)]), Err(key + 3));
+        assert_eq!((tables.stack_count(), tables.find_stack(&[FrameId(9)])), (3, None));
     }
 }

@@ -7,6 +7,7 @@
 use crate::wire::{MOST_TEXT, cut};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Texts that are kept. The last stands for all that find no room.
 const MOST_TEXTS: usize = 1 << 20;
@@ -119,13 +120,13 @@ pub struct LocationRow {
     pub color: u32,
 }
 
-/// A function at an address.
+/// A function at an address. Many have the same texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineRow {
     /// The function.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Its source file.
-    pub file: Box<str>,
+    pub file: Arc<str>,
     /// Its line; 0 where it is not known.
     pub line: u32,
     /// What stands for the function.
@@ -138,9 +139,9 @@ pub struct LineRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRow {
     /// The file of code.
-    pub image: Box<str>,
+    pub image: Arc<str>,
     /// Its functions, at least one.
-    pub lines: Vec<LineRow>,
+    pub lines: Box<[LineRow]>,
 }
 
 /// A plot.
@@ -194,6 +195,43 @@ pub struct CpuRow {
     pub cpu: u32,
 }
 
+/// Call stacks. Each address is there once, and stacks have numbers of them: there are many stacks
+/// of few addresses.
+#[derive(Debug, Default)]
+struct Stacks {
+    numbers: Vec<u32>,
+    /// Where each ends.
+    ends: Vec<u32>,
+    addresses: Vec<u64>,
+    number_of: FxHashMap<u64, u32>,
+}
+
+impl Stacks {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn push(&mut self, stack: &[u64]) {
+        for address in stack {
+            let number = *self.number_of.entry(*address).or_insert_with(|| {
+                self.addresses.push(*address);
+                self.addresses.len() as u32 - 1
+            });
+            self.numbers.push(number);
+        }
+        self.ends.push(self.numbers.len() as u32);
+    }
+
+    /// Those of a stack, none where that is none.
+    fn addresses(&self, stack: Option<usize>) -> impl ExactSizeIterator<Item = u64> {
+        let range = stack.map_or(0..0, |stack| {
+            let start = stack.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+            start..self.ends[stack] as usize
+        });
+        self.numbers[range].iter().map(|number| self.addresses[*number as usize])
+    }
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Catalogue {
@@ -202,14 +240,14 @@ pub struct Catalogue {
     pub(crate) threads: FxHashMap<u32, ThreadRow>,
     locations: FxHashMap<LocationId, LocationRow>,
     location_ids: FxHashMap<LocationRow, LocationId>,
-    stacks: Vec<Box<[u64]>>,
+    stacks: Stacks,
     /// The number of the first of them.
     first_stack: u32,
     pub(crate) frames: FxHashMap<u64, FrameRow>,
     /// Addresses whose functions somebody may still find.
     unnamed: FxHashSet<u64>,
     /// File and line of functions.
-    pub(crate) symbols: FxHashMap<u64, (Box<str>, u32)>,
+    pub(crate) symbols: FxHashMap<u64, (Arc<str>, u32)>,
     plots: FxHashMap<PlotId, PlotRow>,
     sets: FxHashMap<SetId, SetRow>,
     locks: FxHashMap<LockId, LockRow>,
@@ -304,7 +342,7 @@ impl Catalogue {
 
     /// Adds a call stack of these addresses, innermost first; `None` where there is no room, or no
     /// address.
-    pub fn stack(&mut self, addresses: Box<[u64]>) -> Option<StackId> {
+    pub fn stack(&mut self, addresses: &[u64]) -> Option<StackId> {
         if self.stacks.len() >= MOST_STACKS || addresses.is_empty() {
             return None;
         }
@@ -314,9 +352,9 @@ impl Catalogue {
     }
 
     /// The addresses of a call stack; none where it is gone.
-    pub fn addresses(&self, stack: StackId) -> &[u64] {
+    pub fn addresses(&self, stack: StackId) -> impl ExactSizeIterator<Item = u64> {
         let index = stack.0.checked_sub(self.first_stack);
-        index.map_or(&[], |index| &self.stacks[index as usize])
+        self.stacks.addresses(index.map(|index| index as usize))
     }
 
     /// Where there are many call stacks, all go: whoever had numbers of them has to add them anew.
@@ -325,7 +363,7 @@ impl Catalogue {
         let has_many = self.stacks.len() > MOST_STACKS / 2;
         if has_many {
             self.first_stack = self.first_stack.saturating_add(self.stacks.len() as u32);
-            self.stacks = Vec::new();
+            self.stacks = Stacks::default();
         }
         has_many
     }
@@ -339,7 +377,7 @@ impl Catalogue {
 
     /// Says what an address stands for.
     pub fn frame(&mut self, address: u64, row: FrameRow) {
-        for line in &row.lines {
+        for line in &*row.lines {
             let symbol = || (line.file.clone(), line.line);
             self.symbols.entry(line.symbol).or_insert_with(symbol);
         }
@@ -347,7 +385,7 @@ impl Catalogue {
     }
 
     /// The file of code at an address.
-    pub fn image(&self, address: u64) -> Option<Box<str>> {
+    pub fn image(&self, address: u64) -> Option<Arc<str>> {
         self.frames.get(&address).map(|row| row.image.clone())
     }
 
@@ -474,14 +512,14 @@ mod tests {
     #[test]
     fn a_call_stack_that_is_gone_has_no_addresses_and_its_number_is_nobody_elses() {
         let mut catalogue = Catalogue::default();
-        let first = catalogue.stack([16].into()).unwrap();
+        let first = catalogue.stack(&[16]).unwrap();
         assert!(!catalogue.forget_stacks(), "there are few");
-        (0..=MOST_STACKS as u64 / 2).for_each(|at| _ = catalogue.stack([at].into()));
+        (0..=MOST_STACKS as u64 / 2).for_each(|at| _ = catalogue.stack(&[at]));
         assert!(catalogue.forget_stacks());
-        let next = catalogue.stack([32].into()).unwrap();
+        let next = catalogue.stack(&[32]).unwrap();
         assert_ne!(first, next);
         assert_eq!(
-            [first, next].map(|stack| catalogue.addresses(stack).to_vec()),
+            [first, next].map(|stack| catalogue.addresses(stack).collect::<Vec<_>>()),
             [vec![], vec![32]]
         );
     }

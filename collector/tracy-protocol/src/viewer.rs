@@ -270,11 +270,10 @@ impl Viewer {
     fn stack(&mut self, stack: Option<StackId>, at: Moment<'_>) -> bool {
         let Some(stack) = stack else { return false };
         let addresses = at.catalogue.addresses(stack);
-        if addresses.is_empty() {
+        if addresses.len() == 0 {
             return false;
         }
-        let told = &addresses[..addresses.len().min(MOST_ADDRESSES)];
-        self.writer.callstack(told.iter().copied());
+        self.writer.callstack(addresses.take(MOST_ADDRESSES));
         true
     }
 

@@ -62,7 +62,7 @@ fn what_waits_for_names_leaves_a_viewer_room_for_other_questions() {
     let limits = Limits { naming: 16, ..Limits::default() };
     let mut session = Session::with_limits(Host::default(), 1, limits);
     for address in 0..16 {
-        let row = FrameRow { image: "code".into(), lines: Vec::new() };
+        let row = FrameRow { image: "code".into(), lines: Box::default() };
         session.catalogue.frame(address, row);
         session.catalogue.may_be_named(address);
     }

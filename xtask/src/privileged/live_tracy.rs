@@ -4,10 +4,14 @@
 mod compared;
 mod frames;
 mod gpu_zones;
+mod locks;
 mod memory;
+mod messages;
 mod names;
 mod samples;
 mod span;
+#[cfg(test)]
+mod tests;
 mod wakeups;
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -21,7 +25,7 @@ use std::{fs, thread};
 use anyhow::{Context as _, Result, ensure};
 use syscollect_tests::tracy_viewer::StrictViewer;
 
-use self::compared::{RecordedEvents, compare};
+use self::compared::{RecordedEvents, ToldTimeline, compare};
 use super::context::{Context, NOBODY, ends_with_us, finish, signal, until, wait};
 use super::hostile_tasks::Programs;
 
@@ -32,7 +36,7 @@ const GONE: Duration = Duration::from_millis(300);
 /// Until the programs mark what they do.
 const BEGUN: Duration = Duration::from_secs(1);
 /// How long it waits for answers in the end.
-const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 /// Within what a viewer sees again what there is.
 const LONGEST_WELCOME: Duration = Duration::from_secs(1);
 
@@ -48,7 +52,17 @@ pub(crate) struct Live {
 impl Live {
     /// Starts it, with these options.
     pub(crate) fn start(context: &Context, folder: &Path, options: &[&str]) -> Result<Self> {
-        let mut command = context.command(&["live", "--listen", "127.0.0.1:0"]);
+        Self::start_at("127.0.0.1:0", context, folder, options)
+    }
+
+    /// The same at another address.
+    pub(crate) fn start_at(
+        listen: &str,
+        context: &Context,
+        folder: &Path,
+        options: &[&str],
+    ) -> Result<Self> {
+        let mut command = context.command(&["live", "--listen", listen]);
         command.arg("--folder").arg(folder).args(options);
         ends_with_us(&mut command);
         let mut child = command.stderr(Stdio::piped()).spawn()?;
@@ -67,11 +81,16 @@ impl Live {
 
     /// Ends it as Ctrl-C does.
     pub(crate) fn end(self) -> Result<()> {
+        self.end_saying().map(drop)
+    }
+
+    /// The same; what it said meanwhile.
+    pub(crate) fn end_saying(self) -> Result<String> {
         signal(self.child.id(), libc::SIGINT);
         let ended = wait(self.child)?;
         let said = self.said.join().unwrap_or_default().join("\n");
         ensure!(ended.status.success(), "live ended with {}:\n{said}", ended.status);
-        Ok(())
+        Ok(said)
     }
 }
 
@@ -83,7 +102,7 @@ struct Schedule {
 
 /// A viewer that connects three times while programs mark what they do; in between it is gone.
 pub(crate) fn live_tracy(context: &Context) -> Result<String> {
-    run(context, &Schedule { looks: Duration::from_secs(2), buffer: "64M" })
+    run(context, &Schedule { looks: Duration::from_secs(2), buffer: "256M" })
 }
 
 /// The same for a minute.
@@ -123,9 +142,14 @@ fn run(context: &Context, Schedule { looks, buffer }: &Schedule) -> Result<Strin
     let recorder = live.child.id();
     live.end()?;
     let file = RecordedEvents::of(&snapshot)?;
-    let compared = viewers.iter().map(|viewer| compare(viewer, &file, recorder));
-    let compared = compared.collect::<Result<Vec<_>>>()?.into_iter().map(|one| one.to_string());
-    Ok(format!("as in the snapshot: {}", compared.collect::<Vec<_>>().join("; ")))
+    let mut compared = Vec::new();
+    for viewer in &viewers {
+        let joined = viewer.welcome().context("it was not welcome")?.joined;
+        let counts = compare(&ToldTimeline { seen: viewer.seen(), joined, recorder }, &file)?;
+        counts.are_enough()?;
+        compared.push(counts.to_string());
+    }
+    Ok(format!("as in the snapshot: {}", compared.join("; ")))
 }
 
 /// Another user of this machine speaks the protocol, and is told nothing.
@@ -155,15 +179,17 @@ fn watch(address: &str, looks: Duration, act: impl FnOnce() -> Result<()>) -> Re
         exchange(&mut stream, &mut viewer)?;
     }
     act()?;
-    // Functions that nobody asked for before take their time to be named; names of threads and
-    // zones are wanted.
-    let is_late = || begun.elapsed() > looks + LONGEST_ANSWER;
-    while begun.elapsed() < looks || (!viewer.is_answered() && !is_late()) {
+    while begun.elapsed() < looks {
         exchange(&mut stream, &mut viewer)?;
     }
-    let mut end = Vec::new();
-    viewer.terminate(&mut end);
-    stream.write_all(&end)?;
+    // It wants to hear no more, but the answers to all that it asked: functions that nobody asked
+    // for before take their time to be named.
+    stream.write_all(&viewer.disconnect())?;
+    while !viewer.is_terminated() {
+        exchange(&mut stream, &mut viewer)?;
+        let is_late = begun.elapsed() > looks + LONGEST_ANSWER;
+        ensure!(!is_late, "not all was answered {LONGEST_ANSWER:?} after it left");
+    }
     Ok(viewer)
 }
 

@@ -53,6 +53,7 @@ mod jit;
 mod jvm;
 pub(crate) mod live;
 pub(crate) mod live_tracy;
+mod live_unreachable;
 mod loss;
 mod low_memory;
 mod named_events;
@@ -227,6 +228,7 @@ const TESTS: &[Test] = &[
     test!("live", live::live, needs "user_probes"),
     test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),
     test!("live-tracy-long" named, live_tracy::long, needs "user_probes"),
+    test!("live-unreachable", live_unreachable::unreachable),
     test!("low-memory", low_memory::low_memory),
     test!("no-threads", no_threads::no_threads),
     test!("hotplug" kernels, clock::hotplug),

@@ -8,7 +8,8 @@ use recorder::{MS, Recorder, SECOND};
 use syscollect_activity::{CpuActivity, SpanKind, TaskTimes, Waker, WakerShare, ZoneActivity};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{RecordKind, SchedRecord, task_state};
-use syscollect_zone_protocol::{Event, FramePhase};
+use syscollect_zone_protocol::log::{EntryWords, GpuContext};
+use syscollect_zone_protocol::{Event, FramePhase, GpuApi, GpuEvent, GpuZoneNumber};
 
 const SLEEPS: u8 = task_state::INTERRUPTIBLE;
 const WAITS_FOR_DISK: u8 = task_state::UNINTERRUPTIBLE;
@@ -388,4 +389,68 @@ fn frames_that_may_have_ended_in_what_was_left_out_are_not_made_longer() {
         (recorder.second(1).zones[0].count, recorder.second(1).zones[0].total),
         (1, 10 * MS)
     );
+}
+
+/// A queue of a GPU whose clock counts 80 ns with 32 bits; its number.
+fn queue(recorder: &mut Recorder, position: u32, name: &str) -> u32 {
+    let mut entry = EntryWords::new();
+    entry.gpu_context(GpuContext {
+        api: GpuApi::Vulkan,
+        tick_bits: 32,
+        tick_femtoseconds: 80_000_000,
+        owner: 0,
+        serial: 0,
+        name: name.as_bytes(),
+    });
+    recorder.log(1, position, &entry)
+}
+
+#[test]
+fn zones_of_gpus_count_by_their_queues_once_their_times_are_told() {
+    let mut recorder = Recorder::new(1);
+    recorder.program(1, 70);
+    let draw = recorder.place(1, 0, "draw");
+    let [graphics, nameless] = [("graphics", 4096), ("", 8192)]
+        .map(|(name, position)| queue(&mut recorder, position, name));
+    let zone = |context, number| GpuZoneNumber { context, number };
+    let begins = |zone| Event::Gpu(GpuEvent::ZoneBegin { zone, location: draw });
+    let submitted = |zone| Event::Gpu(GpuEvent::ZoneEnd { zone });
+    // Of so many milliseconds, around where the clock wraps.
+    let took = |zone, ms: u32| {
+        let began = 0_u32.wrapping_sub(1000);
+        let ended = began.wrapping_add(ms * 12_500);
+        Event::Gpu(GpuEvent::Times { zone, began: began.into(), ended: ended.into() })
+    };
+    let [first, second, lost, other] =
+        [(graphics, 1), (graphics, 2), (graphics, 3), (nameless, 1)].map(|(c, n)| zone(c, n));
+    let items = [
+        (100 * MS, begins(first)),
+        (101 * MS, submitted(first)),
+        (110 * MS, begins(second)),
+        (120 * MS, begins(other)),
+        (130 * MS, begins(lost)),
+        (140 * MS, begins(zone(999, 1))),
+    ];
+    recorder.items(1, 3, &items);
+    // Another thread reads the times.
+    recorder.items(1, 4, &[(200 * MS, took(first, 5)), (210 * MS, took(other, 7))]);
+    recorder.items(1, 5, &[(220 * MS, took(zone(999, 1), 1)), (230 * MS, took(first, 50))]);
+    recorder.items(1, 3, &[(1500 * MS, took(second, 20))]);
+    recorder.items(1, 4, &[(2500 * MS, Event::Gpu(GpuEvent::NoTimes { zone: lost }))]);
+    recorder.until(4 * SECOND);
+    let told = |number| {
+        let row = |zone: &ZoneActivity| {
+            assert_eq!((zone.kind, &*zone.name), (SpanKind::GpuZone, "draw"));
+            let queue = zone.queue.as_deref().unwrap_or_default().to_owned();
+            (queue, zone.count, zone.total / MS, zone.open)
+        };
+        recorder.second(number).zones.iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |queue: &str, count, total, open| (queue.to_owned(), count, total, open);
+    assert_eq!(told(0), [row("Vulkan", 1, 7, 0), row("graphics", 1, 5, 0)]);
+    assert_eq!(recorder.second(0).other_zones, 1, "nothing tells of its queue");
+    // Who is submitted and has no times stays open, until that is said.
+    assert_eq!(told(1), [row("graphics", 1, 20, 1)]);
+    assert_eq!(told(2), []);
+    assert_eq!(told(3), []);
 }

@@ -202,7 +202,7 @@ impl NamesInLots {
     /// Tells names that were found, and has those looked for that the viewer asked for since.
     fn find(&mut self, live: &mut TracyLive) {
         let was_busy = self.names.is_busy();
-        if let Some(tables) = self.names.take() {
+        while let Some(tables) = self.names.take() {
             live.add_names(&tables);
         }
         if self.names.is_busy() {
@@ -210,7 +210,7 @@ impl NamesInLots {
         }
         if was_busy {
             // Whoever looked is gone, or has told all by now.
-            live.add_names(&[]);
+            live.end_names();
             self.size = match self.asked_at.elapsed() >= LONG_NAMING {
                 true => (self.size * 2).min(LARGEST_LOT),
                 false => FIRST_LOT,
@@ -227,7 +227,7 @@ impl NamesInLots {
             self.names.ask(places);
         }
         if !self.names.is_busy() {
-            live.add_names(&[]);
+            live.end_names();
         }
     }
 }

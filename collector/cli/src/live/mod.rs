@@ -11,7 +11,7 @@ mod follow;
 mod server;
 mod socket_owners;
 
-use crate::record::flight::{Connections, ViewedArgs, ViewedFlight};
+use crate::record::flight::{Connections, NameDetail, ViewedArgs, ViewedFlight};
 use crate::signals::{self, Stop, StopEvent};
 use announce::Announcer;
 use anyhow::{Context, Result};
@@ -81,7 +81,7 @@ pub(crate) fn run(args: LiveArgs, program_start: Instant) -> Result<ExitCode> {
     }
     let ask_stacks_anew = Box::new(flight.stacks_asker());
     let recorded = RecordedLive { watched: flight.watched(), ask_stacks_anew };
-    let follower = Follower::begin(recorded, server, announcer, flight.names()?)?;
+    let follower = Follower::begin(recorded, server, announcer, flight.names(NameDetail::Lines)?)?;
     while let Ok(event) = events.recv() {
         match event {
             StopEvent::Signal(Stop::User1) => flight.snapshot("SIGUSR1"),

@@ -16,7 +16,7 @@ const BAR_WIDTH: usize = 9;
 
 const HELP: &[&str] = &[
     "up, down, page up/down, home, end   mark a row",
-    "p  processes   t  threads   z  zones and frames of instrumented programs",
+    "p  processes   t  threads   z  zones, of GPUs too, and frames of programs",
     "f  functions, of the marked process, or of all: counted from then on",
     "Enter  the marked process's threads, or the function's calls   Esc  all, back",
     "<  >  sort by the column beside     r  the other way round",

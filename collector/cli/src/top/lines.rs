@@ -115,9 +115,11 @@ fn json(recorded: Recorded<'_>, second: &Interval, cost: &OwnCost) -> Value {
             "kind": match zones.kind {
                 SpanKind::Zone => "zone",
                 SpanKind::Frame => "frame",
+                SpanKind::GpuZone => "gpu",
             },
             "pid": zones.pid,
             "name": &*zones.name,
+            "queue": zones.queue.as_deref(),
             "count": zones.count,
             "total_ns": ns(zones.total),
             "p50_ns": ns(zones.p50),

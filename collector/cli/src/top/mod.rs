@@ -17,7 +17,7 @@ mod tests;
 mod view;
 
 use crate::escape::HeldLines;
-use crate::record::flight::{Connections, LiveNames, ViewedArgs, ViewedFlight};
+use crate::record::flight::{Connections, LiveNames, NameDetail, ViewedArgs, ViewedFlight};
 use crate::screen::Screen;
 use crate::signals::{self, Stop, StopEvent};
 use crate::terminal::Terminal;
@@ -202,7 +202,7 @@ impl Top {
     /// From now on functions are counted, and named.
     fn follow_functions(&mut self) -> Result<()> {
         if self.names.is_none() {
-            self.names = Some(self.flight.names()?);
+            self.names = Some(self.flight.names(NameDetail::Function)?);
             self.of_functions.store(true, Ordering::Relaxed);
             self.activity.follow_functions();
         }

@@ -54,7 +54,7 @@ pub(super) enum Column {
     MaxWait,
     /// Who woke it most
     Waker,
-    /// Of zones: a zone or a frame
+    /// Of zones: a zone, a frame, or a zone of a GPU
     Kind,
     /// How many ended
     Count,
@@ -326,12 +326,16 @@ fn processes(second: &Interval) -> Vec<Row> {
 
 fn zones(zones: &ZoneActivity) -> Row {
     let mut hasher = FxHasher::default();
-    (zones.kind, zones.pid, &zones.name).hash(&mut hasher);
+    (zones.kind, zones.pid, &zones.queue, &zones.name).hash(&mut hasher);
+    let name = match &zones.queue {
+        Some(queue) => printable(&format!("{queue}: {}", zones.name)),
+        None => printable(&zones.name),
+    };
     Row {
         // Only what marks it.
         id: Some(hasher.finish() as u32),
         of: zones.pid,
-        name: printable(&zones.name),
+        name,
         zones: Some(zones.clone()),
         ..Row::default()
     }
@@ -473,6 +477,7 @@ fn kind(row: &Row) -> &'static str {
     match row.zones.as_ref().map(|zones| zones.kind) {
         Some(SpanKind::Zone) => "zone",
         Some(SpanKind::Frame) => "frame",
+        Some(SpanKind::GpuZone) => "gpu",
         None => "",
     }
 }

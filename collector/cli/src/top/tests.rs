@@ -58,6 +58,7 @@ fn zones(kind: SpanKind, name: &str, count: u64, p50: u64) -> ZoneActivity {
         kind,
         pid: 40,
         name: name.into(),
+        queue: None,
         count,
         total: count * p50,
         p50,
@@ -103,6 +104,14 @@ pub(super) fn second(number: u64) -> Interval {
         zones: vec![
             zones(SpanKind::Frame, "Frame", 60, 16_600),
             zones(SpanKind::Zone, "GET /index", 1200, 430),
+            ZoneActivity {
+                queue: Some("gfx\u{7}".into()),
+                ..zones(SpanKind::GpuZone, "shadows", 60, 2_300)
+            },
+            ZoneActivity {
+                queue: Some("copy".into()),
+                ..zones(SpanKind::GpuZone, "shadows", 4, 1_000)
+            },
             zones(SpanKind::Zone, "a\u{1b}[31mb", 3, 2),
             ZoneActivity { open: 2, open_for: 61 * SECOND, ..zones(SpanKind::Zone, "stuck", 0, 0) },
         ],
@@ -384,7 +393,9 @@ fn rows_are_sorted_by_the_column_that_is_chosen_and_filtered_by_what_is_typed() 
     key(&mut view, &history, KeyCode::Enter);
     keys(&mut view, &history, "z");
     view.selection.filter = "SERVER".into();
-    assert_eq!(rows(&mut view, &history).len(), 4, "zones of a process of that name");
+    assert_eq!(rows(&mut view, &history).len(), 6, "zones of a process of that name");
+    view.selection.filter = "copy".into();
+    assert_eq!(rows(&mut view, &history).len(), 1, "zones of a queue of that name");
     view.selection.filter = "stuck".into();
     assert_eq!(rows(&mut view, &history).len(), 1);
 }

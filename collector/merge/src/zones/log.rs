@@ -304,8 +304,7 @@ impl Logs {
                 name,
                 ..
             }) => {
-                let name = if name.is_empty() { api_name(api) } else { name };
-                let name = intern(name, strings);
+                let name = intern(gpu_context_name(api, name), strings);
                 LogEntry::GpuContext(GpuContext { name, tick_bits, tick_femtoseconds })
             }
             Definition::Schema { name, category, fields } => {
@@ -328,8 +327,11 @@ pub(crate) fn color_of(number: u32) -> Option<u32> {
     Some(number & 0xff_ffff).filter(|color| *color != 0)
 }
 
-/// What a context without a name is called.
-fn api_name(api: protocol::GpuApi) -> &'static [u8] {
+/// What a context of a GPU is called: as its interface where it has no name.
+pub fn gpu_context_name(api: protocol::GpuApi, name: &[u8]) -> &[u8] {
+    if !name.is_empty() {
+        return name;
+    }
     match api {
         protocol::GpuApi::Custom => b"GPU",
         protocol::GpuApi::OpenGl => b"OpenGL",

@@ -3,9 +3,11 @@
 use super::names::{CodeToName, LiveNames, ModuleToName};
 use super::recording_frames::RecordingFrames;
 use crate::tracy::strings::clean;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 use syscollect_model::{
-    BuildId, Frame, FrameId, ModuleId, ModuleKind, StackId, Symbol, SymbolTable, Tables,
+    BuildId, Frame, FrameId, ModuleId, ModuleKind, StackId, Symbol, SymbolFrame, SymbolTable,
+    Tables,
 };
 use syscollect_tracy_protocol as tracy;
 use syscollect_tracy_protocol::{Catalogue, FrameRow, LineRow, Session};
@@ -24,29 +26,50 @@ const MOST_PLACES: usize = 1 << 17;
 /// A file of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CodeFile {
-    image: Box<str>,
+    image: Arc<str>,
     build_id: BuildId,
 }
+
+/// A file's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CodeFileId(u32);
 
 /// What a function is known by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FunctionKey {
-    file: CodeFile,
+    file: CodeFileId,
     start: u64,
-    name: Option<Box<str>>,
+    name: Option<Arc<str>>,
     inlined: bool,
+}
+
+/// What a function is known by that was found when a viewer asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FoundFunction {
+    image: Arc<str>,
+    start: u64,
+    name: Arc<str>,
 }
 
 /// What a place is known by: rows of frames may go and come again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlaceKey {
-    file: CodeFile,
+    file: CodeFileId,
     offset: u64,
     /// The functions there.
     symbols: Box<[u64]>,
 }
 
-/// The viewer's numbers of stacks, by the model's.
+/// What of a stack is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToldPart {
+    /// All of it.
+    Whole,
+    /// Without what recording puts on top where a thread leaves its CPU.
+    WithoutRecording,
+}
+
+/// The viewer's numbers of stacks, by the model's; `None` where there is no room for one.
 #[derive(Debug, Default)]
 struct KnownStacks(Vec<Option<Option<tracy::StackId>>>);
 
@@ -64,12 +87,28 @@ impl KnownStacks {
     }
 }
 
+/// Texts that many places have, each there once.
+#[derive(Debug, Default)]
+struct SharedTexts(FxHashSet<Arc<str>>);
+
+impl SharedTexts {
+    fn get(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&text));
+        text
+    }
+}
+
 /// All that stacks refer to.
 #[derive(Debug, Default)]
 pub(super) struct LiveCode {
-    stacks: KnownStacks,
-    /// Without what recording puts on top of them.
-    left_stacks: KnownStacks,
+    texts: SharedTexts,
+    files: FxHashMap<CodeFile, CodeFileId>,
+    whole: KnownStacks,
+    without_recording: KnownStacks,
     /// By the model's numbers.
     places: FxHashMap<Box<[FrameId]>, u64>,
     known: FxHashMap<PlaceKey, u64>,
@@ -77,8 +116,8 @@ pub(super) struct LiveCode {
     /// How many places and functions there were.
     place_count: u64,
     function_count: u64,
-    /// Functions that were found when a viewer asked: by their image, where they begin, and name.
-    found: FxHashMap<(Box<str>, u64, Box<str>), u64>,
+    /// Functions that were found when a viewer asked.
+    found_functions: FxHashMap<FoundFunction, u64>,
     /// Where somebody finds names.
     names: Option<LiveNames>,
     recording_frames: Option<RecordingFrames>,
@@ -86,38 +125,33 @@ pub(super) struct LiveCode {
 }
 
 impl LiveCode {
-    /// The viewer's number of a stack.
+    /// The viewer's number of a part of a stack.
     #[inline]
     pub(super) fn stack(
         &mut self,
         stack: StackId,
+        part: ToldPart,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> Option<tracy::StackId> {
-        match self.stacks.get(stack) {
+        match self.known_stacks(part).get(stack) {
             Some(known) => known,
-            None => self.new_stack(stack, catalogue, tables),
+            None => self.new_stack(stack, part, catalogue, tables),
         }
     }
 
-    /// The same of the stack of a thread that leaves its CPU.
     #[inline]
-    pub(super) fn left_stack(
-        &mut self,
-        stack: StackId,
-        catalogue: &mut Catalogue,
-        tables: &Tables,
-    ) -> Option<tracy::StackId> {
-        match self.left_stacks.get(stack) {
-            Some(known) => known,
-            None => self.new_left_stack(stack, catalogue, tables),
+    fn known_stacks(&mut self, part: ToldPart) -> &mut KnownStacks {
+        match part {
+            ToldPart::Whole => &mut self.whole,
+            ToldPart::WithoutRecording => &mut self.without_recording,
         }
     }
 
     /// The model's numbers of stacks, frames and modules mean others from now on.
     pub(super) fn forget(&mut self, catalogue: &mut Catalogue) {
-        self.stacks = KnownStacks::default();
-        self.left_stacks = KnownStacks::default();
+        self.whole = KnownStacks::default();
+        self.without_recording = KnownStacks::default();
         self.places = FxHashMap::default();
         let begins_anew = self.known.len() > MOST_PLACES || self.functions.len() > MOST_PLACES;
         if catalogue.forget_stacks() || begins_anew {
@@ -126,7 +160,9 @@ impl LiveCode {
         if begins_anew {
             self.known = FxHashMap::default();
             self.functions = FxHashMap::default();
-            self.found = FxHashMap::default();
+            self.found_functions = FxHashMap::default();
+            self.files = FxHashMap::default();
+            self.texts = SharedTexts::default();
             catalogue.forget_frames();
             self.names.iter_mut().for_each(LiveNames::forget);
             self.recording_frames.iter_mut().for_each(RecordingFrames::forget);
@@ -137,32 +173,26 @@ impl LiveCode {
     fn new_stack(
         &mut self,
         stack: StackId,
+        part: ToldPart,
         catalogue: &mut Catalogue,
         tables: &Tables,
     ) -> Option<tracy::StackId> {
         let addresses = self.addresses(stack, catalogue, tables);
-        let known = catalogue.stack(addresses.into());
-        self.stacks.add(stack, known);
-        known
-    }
-
-    #[cold]
-    fn new_left_stack(
-        &mut self,
-        stack: StackId,
-        catalogue: &mut Catalogue,
-        tables: &Tables,
-    ) -> Option<tracy::StackId> {
-        let addresses = self.addresses(stack, catalogue, tables);
-        let own = self.recording_frames.as_mut().map_or(0, |frames| {
-            let kernel = addresses.partition_point(|address| address & KERNEL == KERNEL);
-            frames.count(&addresses[..kernel], catalogue)
-        });
-        let known = match own {
-            0 => self.stack(stack, catalogue, tables),
-            _ => catalogue.stack(addresses[own..].into()),
+        let own = match (part, &mut self.recording_frames) {
+            (ToldPart::WithoutRecording, Some(frames)) => {
+                let kernel = addresses.partition_point(|address| address & KERNEL == KERNEL);
+                frames.count(&addresses[..kernel], catalogue)
+            }
+            _ => 0,
         };
-        self.left_stacks.add(stack, known);
+        let known = match (part, own) {
+            // It is the same one.
+            (ToldPart::WithoutRecording, 0) => {
+                self.stack(stack, ToldPart::Whole, catalogue, tables)
+            }
+            _ => catalogue.stack(&addresses[own..]),
+        };
+        self.known_stacks(part).add(stack, known);
         known
     }
 
@@ -188,9 +218,10 @@ impl LiveCode {
                 symbol: FUNCTIONS - STEP,
                 length: 0,
             };
-            catalogue.frame(PLACES - STEP, FrameRow { image: "".into(), lines: vec![line] });
+            let lines = [line].into();
+            catalogue.frame(PLACES - STEP, FrameRow { image: "".into(), lines });
             // There is room for the first.
-            catalogue.stack([PLACES - STEP].into()).unwrap_or(tracy::StackId(0))
+            catalogue.stack(&[PLACES - STEP]).unwrap_or(tracy::StackId(0))
         })
     }
 
@@ -200,17 +231,18 @@ impl LiveCode {
         }
         let Some(outer) = frames.last().map(|frame| tables.frame(*frame)) else { return PLACES };
         let kernel = if is_kernel(outer.module, tables) { KERNEL } else { 0 };
-        let lines: Vec<LineRow> =
+        let lines: Box<[LineRow]> =
             frames.iter().map(|frame| self.line(*frame, kernel, tables)).collect();
         let symbols = lines.iter().map(|line| line.symbol).collect();
-        let key = PlaceKey { file: file(outer, tables), offset: outer.offset, symbols };
+        let file = self.file(outer, tables);
+        let key = PlaceKey { file: self.file_id(&file), offset: outer.offset, symbols };
         if let Some(address) = self.known.get(&key) {
             self.places.insert(frames.into(), *address);
             return *address;
         }
         let address = (PLACES + STEP * self.place_count) | kernel;
         self.place_count += 1;
-        catalogue.frame(address, FrameRow { image: key.file.image.clone(), lines });
+        catalogue.frame(address, FrameRow { image: file.image, lines });
         self.known.insert(key, address);
         self.places.insert(frames.into(), address);
         if let (Some(names), Some(module)) = (&mut self.names, to_name(outer, tables)) {
@@ -226,7 +258,7 @@ impl LiveCode {
         self.recording_frames = Some(RecordingFrames::new(is_of_recording));
     }
 
-    /// Places whose names the session's viewer waits for, so many at most.
+    /// Places whose names the session's viewer waits for: of files so many at most.
     pub(super) fn take_to_name(&mut self, session: &mut Session, most: usize) -> Vec<CodeToName> {
         let Some(names) = &mut self.names else { return Vec::new() };
         if !session.is_watched() {
@@ -238,19 +270,31 @@ impl LiveCode {
         names.ask(most)
     }
 
-    /// What was found of all that was to be named.
+    /// What was found in some of the modules of what was to be named.
     pub(super) fn add_names(&mut self, session: &mut Session, tables: &[SymbolTable]) {
         let Some(names) = &mut self.names else { return };
         for (address, symbol) in names.found(tables) {
-            let function = symbol.and_then(|symbol| symbol.frames.last());
-            let function = function.map(|frame| &*frame.function);
-            let frames = self.recording_frames.as_mut();
-            if frames.is_some_and(|frames| frames.found(address, function)) {
-                self.left_stacks = KnownStacks::default();
-            }
-            let row = symbol.and_then(|symbol| self.found_row(address, symbol, session));
-            session.named(address, row);
+            self.found(session, address, symbol);
         }
+    }
+
+    /// What else was to be named has no name.
+    pub(super) fn end_names(&mut self, session: &mut Session) {
+        let Some(names) = &mut self.names else { return };
+        for address in names.not_found() {
+            self.found(session, address, None);
+        }
+    }
+
+    fn found(&mut self, session: &mut Session, address: u64, symbol: Option<&Symbol>) {
+        let function = symbol.and_then(|symbol| symbol.frames.last());
+        let function = function.map(|frame| &*frame.function);
+        let frames = self.recording_frames.as_mut();
+        if frames.is_some_and(|frames| frames.found(address, function)) {
+            self.without_recording = KnownStacks::default();
+        }
+        let row = symbol.and_then(|symbol| self.found_row(address, symbol, session));
+        session.named(address, row);
     }
 
     /// What waits for names gets none.
@@ -269,45 +313,69 @@ impl LiveCode {
     ) -> Option<FrameRow> {
         let mut image = session.catalogue.image(address)?;
         if !symbol.kernel_module.is_empty() {
-            image = clean(&format!("[{}]", symbol.kernel_module)).into();
+            image = self.texts.get(&clean(&format!("[{}]", symbol.kernel_module)));
         }
         let kernel = address & KERNEL;
-        let mut lines = Vec::new();
-        for frame in &symbol.frames {
-            let name: Box<str> = clean(&frame.function).into();
-            let key = (image.clone(), symbol.start, name.clone());
+        let length = u32::try_from(symbol.size).unwrap_or(0);
+        let line = |frame: &SymbolFrame| {
+            let name = self.texts.get(&clean(&frame.function));
+            let (start, image) = (symbol.start, Arc::clone(&image));
+            let key = FoundFunction { image, start, name: Arc::clone(&name) };
             let count = &mut self.function_count;
-            let number = *self.found.entry(key).or_insert_with(|| new_function(count) | kernel);
-            let file: Box<str> = match &*frame.file {
-                "" if kernel != 0 => "<kernel>".into(),
-                file => clean(file).into(),
+            let entry = self.found_functions.entry(key);
+            let number = *entry.or_insert_with(|| new_function(count) | kernel);
+            let file = match &*frame.file {
+                "" if kernel != 0 => self.texts.get("<kernel>"),
+                file => self.texts.get(&clean(file)),
             };
-            let length = u32::try_from(symbol.size).unwrap_or(0);
-            lines.push(LineRow { name, file, line: frame.line, symbol: number, length });
-        }
+            LineRow { name, file, line: frame.line, symbol: number, length }
+        };
+        let lines: Box<[LineRow]> = symbol.frames.iter().map(line).collect();
         (!lines.is_empty()).then_some(FrameRow { image, lines })
+    }
+
+    /// The file of code of a frame.
+    fn file(&mut self, frame: &Frame, tables: &Tables) -> CodeFile {
+        let Some(module) = frame.module.map(|id| tables.module(id)) else {
+            return CodeFile { image: self.texts.get("[unknown]"), build_id: BuildId::default() };
+        };
+        let image = match module.kind {
+            ModuleKind::Kernel => self.texts.get("<kernel>"),
+            _ => self.texts.get(&clean(tables.strings.get(module.path))),
+        };
+        CodeFile { image, build_id: module.build_id.clone() }
+    }
+
+    fn file_id(&mut self, file: &CodeFile) -> CodeFileId {
+        if let Some(known) = self.files.get(file) {
+            return *known;
+        }
+        let id = CodeFileId(self.files.len() as u32);
+        self.files.insert(file.clone(), id);
+        id
     }
 
     fn line(&mut self, frame: FrameId, kernel: u64, tables: &Tables) -> LineRow {
         let row = tables.frame(frame);
-        let name = match row.function {
-            Some(name) => clean(tables.strings.get(name)).into(),
-            None => clean(&tables.frame_label(frame)).into(),
+        let name: Arc<str> = match row.function {
+            Some(name) => self.texts.get(&clean(tables.strings.get(name))),
+            None => (&*clean(&tables.frame_label(frame))).into(),
         };
+        let file = self.file(row, tables);
         let start = if row.function_start == 0 { row.offset } else { row.function_start };
         let key = FunctionKey {
-            file: file(row, tables),
+            file: self.file_id(&file),
             // All addresses without a name are of one function.
             start: if row.function.is_some() { start } else { 0 },
-            name: row.function.map(|name| tables.strings.get(name).into()),
+            name: row.function.map(|_| Arc::clone(&name)),
             inlined: row.inlined,
         };
         let count = &mut self.function_count;
         let symbol = *self.functions.entry(key).or_insert_with(|| new_function(count) | kernel);
-        let file: Box<str> = match row.file {
-            Some(file) => clean(tables.strings.get(file)).into(),
-            None if kernel != 0 => "<kernel>".into(),
-            None => "".into(),
+        let file = match row.file {
+            Some(file) => self.texts.get(&clean(tables.strings.get(file))),
+            None if kernel != 0 => self.texts.get("<kernel>"),
+            None => self.texts.get(""),
         };
         let length = u32::try_from(row.function_size).unwrap_or(0);
         LineRow { name, file, line: row.line, symbol, length }
@@ -318,18 +386,6 @@ impl LiveCode {
 fn new_function(count: &mut u64) -> u64 {
     *count += 1;
     FUNCTIONS + STEP * (*count - 1)
-}
-
-/// The file of code of a frame.
-fn file(frame: &Frame, tables: &Tables) -> CodeFile {
-    let Some(module) = frame.module.map(|id| tables.module(id)) else {
-        return CodeFile { image: "[unknown]".into(), build_id: BuildId::default() };
-    };
-    let image = match module.kind {
-        ModuleKind::Kernel => "<kernel>".into(),
-        _ => clean(tables.strings.get(module.path)).into(),
-    };
-    CodeFile { image, build_id: module.build_id.clone() }
 }
 
 /// The module of a place in which somebody may find its function.

@@ -21,7 +21,7 @@ use super::messages::{self, Importance};
 use super::rows::RowOwner;
 use super::{header, loss_label};
 use crate::labels;
-use code::LiveCode;
+use code::{LiveCode, ToldPart};
 use gpu::{EndedJob, LiveGpus, ToldJobs};
 pub use names::CodeToName;
 use room::Owner;
@@ -119,21 +119,29 @@ impl TracyLive {
     }
 
     /// From now on a viewer that asks for a function that has no name waits until somebody who
-    /// [looks](Self::take_to_name) for it says [what was found](Self::add_names). What is on top of
-    /// the stack of who leaves its CPU and is called as a function of the recording is not shown.
+    /// [looks](Self::take_to_name) for it says [what was found](Self::add_names), or that this was
+    /// [all](Self::end_names). What is on top of the stack of who leaves its CPU and is called as a
+    /// function of the recording is not shown.
     pub fn find_names(&mut self, is_of_recording: fn(&str) -> bool) {
         self.code.find_names(is_of_recording);
     }
 
-    /// Code whose functions a viewer waits for, of no more than so many places.
+    /// Code whose functions a viewer waits for: of files no more than so many places, and all of
+    /// the kernel.
     pub fn take_to_name(&mut self, most: usize) -> Vec<CodeToName> {
         self.code.take_to_name(&mut self.session, most)
     }
 
-    /// What was found of all that was [to be named](Self::take_to_name) so far; what is missing in
-    /// it has no name.
+    /// What was found in some modules of what was [to be named](Self::take_to_name) so far; what is
+    /// missing in their tables has no name.
     pub fn add_names(&mut self, tables: &[SymbolTable]) {
         self.code.add_names(&mut self.session, tables);
+    }
+
+    /// All was told that was found of what was [to be named](Self::take_to_name): the rest has no
+    /// names.
+    pub fn end_names(&mut self) {
+        self.code.end_names(&mut self.session);
     }
 
     /// Nobody looks any longer: what a viewer waits for gets no name.
@@ -146,7 +154,7 @@ impl TracyLive {
     }
 
     fn stack(&mut self, stack: Option<StackId>, tables: &Tables) -> Option<tracy::StackId> {
-        self.code.stack(stack?, &mut self.session.catalogue, tables)
+        self.code.stack(stack?, ToldPart::Whole, &mut self.session.catalogue, tables)
     }
 
     fn thread(&mut self, thread: ThreadId, tables: &Tables) -> Option<u32> {
@@ -191,8 +199,10 @@ impl TracyLive {
             next,
             state: super::sched::state(switch),
             priorities: priorities.map(|priority| priority.clamp(-128, 127) as i8),
-            stack: stack
-                .and_then(|stack| self.code.left_stack(stack, &mut self.session.catalogue, tables)),
+            stack: stack.and_then(|stack| {
+                let catalogue = &mut self.session.catalogue;
+                self.code.stack(stack, ToldPart::WithoutRecording, catalogue, tables)
+            }),
         };
         self.tell(time, tracy::Event::Switch(switch));
     }

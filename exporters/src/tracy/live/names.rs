@@ -75,18 +75,27 @@ impl LiveNames {
         self.waiting.clear();
     }
 
-    /// What is to be looked for next.
+    /// What is to be looked for next: of files so many places at most, and all of the kernel, whose
+    /// functions are found at once.
     pub(super) fn ask(&mut self, most: usize) -> Vec<CodeToName> {
-        let count = self.waiting.len().min(most);
+        let Self { modules, unnamed, waiting, asked, .. } = self;
         let mut offsets = FxHashMap::<u32, Vec<u64>>::default();
-        for address in self.waiting.drain(..count) {
-            if let Some(place) = self.unnamed.get(&address) {
+        let mut room = most;
+        waiting.retain(|address| {
+            if let Some(place) = unnamed.get(address) {
+                if !modules[place.module as usize].is_kernel() {
+                    if room == 0 {
+                        return true;
+                    }
+                    room -= 1;
+                }
                 offsets.entry(place.module).or_default().push(place.offset);
             }
-            self.asked.push(address);
-        }
+            asked.push(*address);
+            false
+        });
         let code = |(module, offsets): (u32, Vec<u64>)| {
-            let module = &self.modules[module as usize];
+            let module = &modules[module as usize];
             let is_kernel = module.is_kernel();
             let ModuleToName { path, build_id } = module.clone();
             CodeToName { path, build_id, is_kernel, offsets }
@@ -94,12 +103,13 @@ impl LiveNames {
         offsets.into_iter().map(code).collect()
     }
 
-    /// What was found of all that was asked for.
+    /// What was found of what was asked for in these modules: what is missing there has no name.
+    /// What is of others is looked for still.
     pub(super) fn found<'t>(
         &mut self,
         tables: &'t [SymbolTable],
     ) -> Vec<(u64, Option<&'t Symbol>)> {
-        let mut of_module = FxHashMap::<u32, Vec<&SymbolTable>>::default();
+        let mut of_module = FxHashMap::<u32, Vec<&'t SymbolTable>>::default();
         for table in tables {
             let (path, mut build_id) = (table.path.clone(), table.build_id.clone());
             if Some(&*path) == ModuleKind::Kernel.path() {
@@ -109,17 +119,32 @@ impl LiveNames {
                 of_module.entry(*module).or_default().push(table);
             }
         }
-        let (asked, unnamed) = (std::mem::take(&mut self.asked), &mut self.unnamed);
-        let mut find = |address: u64| {
-            let place = unnamed.remove(&address)?;
-            let symbols = |table: &&'t SymbolTable| {
-                let table: &'t SymbolTable = table;
+        let Self { asked, unnamed, .. } = self;
+        let mut answered = Vec::new();
+        asked.retain(|address| {
+            // What was found before, or forgotten, is nowhere any more.
+            let Some(place) = unnamed.get(address) else {
+                answered.push((*address, None));
+                return false;
+            };
+            let Some(tables) = of_module.get(&place.module) else { return true };
+            let symbol = |table: &&'t SymbolTable| {
                 let at = table.symbols.binary_search_by_key(&place.offset, |one| one.offset);
                 at.ok().map(|at| &table.symbols[at])
             };
-            of_module.get(&place.module)?.iter().find_map(symbols)
-        };
-        asked.into_iter().map(|address| (address, find(address))).collect()
+            answered.push((*address, tables.iter().find_map(symbol)));
+            unnamed.remove(address);
+            false
+        });
+        answered
+    }
+
+    /// Whoever looked has told all that was found: the rest of what was asked for has no names.
+    pub(super) fn not_found(&mut self) -> Vec<u64> {
+        for address in &self.asked {
+            self.unnamed.remove(address);
+        }
+        std::mem::take(&mut self.asked)
     }
 
     /// Nobody finds what is asked for, and what waits: these.

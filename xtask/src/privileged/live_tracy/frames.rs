@@ -1,6 +1,6 @@
 //! Frames that a viewer was told, beside those of the same recorder's snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use syscollect_model::{Tables, Time, TrackId, TrackKind};
@@ -13,6 +13,7 @@ use super::span::{KnownSpan, same};
 struct MarkedFrame {
     start: i64,
     end: Option<i64>,
+    /// Empty for the viewer's own set, which has no name: the first that its program gave none.
     set: String,
 }
 
@@ -20,6 +21,8 @@ struct MarkedFrame {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     frames: Vec<MarkedFrame>,
+    /// Of sets to which their programs gave no names.
+    nameless: Vec<MarkedFrame>,
     /// Of sets with gaps.
     open: BTreeMap<TrackId, MarkedFrame>,
 }
@@ -28,10 +31,11 @@ impl Frames {
     /// A slice begins, which may be a frame.
     pub(super) fn begin(&mut self, time: Time, track: TrackId, tables: &Tables) {
         let row = tables.track(track);
-        let TrackKind::Frames { continuous, .. } = row.kind else { return };
+        let TrackKind::Frames { continuous, main } = row.kind else { return };
         let set = tables.strings.get(row.name).to_owned();
         let frame = MarkedFrame { start: time.0 as i64, end: None, set };
         match continuous {
+            true if main => self.nameless.push(frame),
             true => self.frames.push(frame),
             false => drop(self.open.insert(track, frame)),
         }
@@ -62,8 +66,14 @@ impl Frames {
             let is_open = with_gaps[set] && end.is_none();
             told.extend((!is_open).then_some(MarkedFrame { start: *start, end: *end, set: name }));
         }
+        let of_own_set: BTreeSet<i64> =
+            told.iter().filter(|frame| frame.set.is_empty()).map(|frame| frame.start).collect();
+        let nameless = self.nameless.iter().cloned().map(|frame| {
+            let is_told_so = of_own_set.contains(&frame.start);
+            MarkedFrame { set: if is_told_so { String::new() } else { frame.set }, ..frame }
+        });
         let told = told.into_iter().filter(is_known);
-        let in_file = self.frames.iter().filter(|frame| is_known(frame)).cloned();
+        let in_file = self.frames.iter().cloned().chain(nameless).filter(is_known);
         same("frame", told.collect(), in_file.collect())
     }
 }

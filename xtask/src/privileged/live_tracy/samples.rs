@@ -1,22 +1,30 @@
 //! Samples that a viewer was told, and stacks of who left its CPU, beside those of the same
-//! recorder's snapshot: when, of whom, and the functions that queries gave.
+//! recorder's snapshot: when, of whom, and the places in code that queries gave, with what is
+//! inlined there and lines.
+//!
+//! Both say the same, but for what is known later:
+//!
+//! - the unwind table of code that has just begun to run is made while it runs, and a file has
+//!   walked on: a stack that was told may end with the mark that says so, and be the beginning of
+//!   the file's;
+//! - functions that recording itself puts on top of a stack are known once they have names, which
+//!   are asked for when the recorder begins.
 
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use syscollect_merge::is_of_recording;
-use syscollect_model::{StackId, Tables};
+use syscollect_model::{StackCut, StackId, Tables};
 use syscollect_tests::tracy_viewer::ReceivedTimeline;
 
 use super::span::{FIRST_ROW, KnownSpan, same_in_order};
 
-/// Of a hundred functions so many have names that both know.
-const LEAST_NAMED: usize = 80;
-
-/// One of so many stacks may go on in the file, and one begin with functions of the recording,
-/// until they have names.
-const MOST_SHORTER: usize = 5;
+/// Since the recorder began, functions of the recording have names from here on, nanoseconds.
+const OWN_NAMED: i64 = 5_000_000_000;
+/// Differences that are told.
+const MOST_TOLD: usize = 20;
 
 /// Who was where. Thread 0 is none: its CPU idled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,15 +35,24 @@ pub(super) struct SampledThread {
     pub(super) leaves: bool,
 }
 
-/// Functions of a stack without those that were inlined, the innermost first; `None` where there is
-/// no name for one.
-type Functions = Vec<Option<String>>;
+/// A function at a place, or what stands for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CodeLine {
+    name: String,
+    file: String,
+    line: u32,
+}
+
+/// A place in code, the innermost of its functions first; empty where nothing was answered.
+type CodePlace = Vec<CodeLine>;
+/// The innermost first.
+type CodeStack = Vec<CodePlace>;
 
 /// All of a file.
 #[derive(Default)]
 pub(super) struct Samples {
-    samples: Vec<(SampledThread, Rc<Functions>)>,
-    stacks: HashMap<StackId, Rc<Functions>>,
+    samples: Vec<(SampledThread, Arc<CodeStack>)>,
+    stacks: HashMap<StackId, Arc<CodeStack>>,
 }
 
 /// How many samples were the same, and how many of their functions.
@@ -44,16 +61,19 @@ pub(super) struct ComparedSamples {
     pub(super) samples: usize,
     pub(super) of_switches: usize,
     pub(super) functions: usize,
+    /// Stacks that go on in the file, and stacks that begin with the recording.
+    pub(super) longer_in_file: usize,
+    pub(super) with_recording: usize,
 }
 
 impl Samples {
     /// A thread was seen.
     pub(super) fn add(&mut self, sample: SampledThread, stack: Option<StackId>, tables: &Tables) {
-        let functions = stack.map_or_else(Rc::default, |stack| {
+        let places = stack.map_or_else(Arc::default, |stack| {
             let known = self.stacks.entry(stack);
-            Rc::clone(known.or_insert_with(|| Rc::new(functions(stack, tables))))
+            Arc::clone(known.or_insert_with(|| Arc::new(places(stack, tables))))
         });
-        self.samples.push((sample, functions));
+        self.samples.push((sample, places));
     }
 
     /// What a viewer was told is what is here; how much.
@@ -75,71 +95,118 @@ impl Samples {
         let threads_told: Vec<_> = told.iter().map(|(sample, _)| *sample).collect();
         let threads_in_file: Vec<_> = in_file.iter().map(|(sample, _)| *sample).collect();
         same_in_order("sample", &threads_told, &threads_in_file)?;
-        let (mut named, mut all, mut shorter, mut with_own) = (0, 0, 0, 0);
-        let mut others = 0;
-        for ((sample, stack), (_, functions)) in told.iter().zip(&in_file) {
-            let (mut told, is_cut) = without_cut(functions_told(stack, seen));
-            if sample.leaves {
-                with_own += usize::from(take_own_frames(&mut told));
+        let begun = self.samples.first().map_or(0, |(sample, _)| sample.time);
+        let mut compared = ComparedSamples {
+            of_switches: threads_told.iter().filter(|sample| sample.leaves).count(),
+            ..ComparedSamples::default()
+        };
+        compared.samples = told.len() - compared.of_switches;
+        let mut differences = Differences::default();
+        for ((sample, stack), (_, in_file)) in told.iter().zip(&in_file) {
+            let mut told = places_told(stack, seen);
+            if sample.leaves && take_own_places(&mut told) {
+                compared.with_recording += 1;
+                let after = sample.time - begun;
+                ensure!(after < OWN_NAMED, "the stack of {sample:?} begins with the recording");
             }
-            let (in_file, _) = without_cut(functions.to_vec());
-            // How the stack of a program goes on that has just begun is found later.
-            let is_as_long = told.len() == in_file.len() || is_cut && told.len() < in_file.len();
-            ensure!(is_as_long, "{sample:?} was told with {told:?}, the file has {in_file:?}");
-            shorter += usize::from(told.len() < in_file.len());
-            for (told, in_file) in told.iter().zip(&in_file) {
-                all += 1;
-                let (Some(told), Some(in_file)) = (told, in_file) else { continue };
-                named += 1;
-                // One place may have several names: debug information may know another one.
-                others += usize::from(told != in_file);
-            }
+            compared.functions += told.len();
+            compared.longer_in_file += usize::from(goes_on(&told, in_file));
+            differences.add(*sample, &told, in_file);
         }
-        ensure!(named * 100 >= all * LEAST_NAMED, "of {all} functions {named} have names");
-        ensure!(others * 10 <= named, "of {named} functions {others} have other names in the file");
-        let most = told.len() / MOST_SHORTER;
-        ensure!(shorter <= most, "of {} stacks {shorter} go on in the file", told.len());
-        ensure!(with_own <= most, "of {} stacks {with_own} begin with the recording", told.len());
-        let of_switches = threads_told.iter().filter(|sample| sample.leaves).count();
-        let samples = threads_told.len() - of_switches;
-        Ok(ComparedSamples { samples, of_switches, functions: named })
+        differences.are_none()?;
+        Ok(compared)
     }
 }
 
-/// Functions of a stack of a file.
-fn functions(stack: StackId, tables: &Tables) -> Functions {
-    let frames = tables.stack(stack).iter().map(|frame| tables.frame(*frame));
-    let frames = frames.filter(|frame| !frame.inlined);
-    let name = |function| tables.strings.get(function).to_owned();
-    frames.map(|frame| frame.function.filter(|_| !frame.range_only).map(name)).collect()
+/// Stacks that differ in what nothing explains.
+#[derive(Debug, Default)]
+struct Differences {
+    stacks: usize,
+    /// What was told and what the file has, how often.
+    places: BTreeMap<String, usize>,
+}
+
+impl Differences {
+    fn add(&mut self, sample: SampledThread, told: &CodeStack, in_file: &CodeStack) {
+        if told == in_file || goes_on(told, in_file) {
+            return;
+        }
+        self.stacks += 1;
+        let differs = told.iter().zip(in_file).find(|(told, in_file)| told != in_file);
+        let text = match differs {
+            Some((told, in_file)) => format!("{} instead of {}", text(told), text(in_file)),
+            None => {
+                let [told, in_file] = [told, in_file].map(|stack| {
+                    let last = stack.last().map_or_else(|| "nothing".into(), |place| text(place));
+                    format!("{} places up to {last}", stack.len())
+                });
+                format!("{told} instead of {in_file} at {sample:?}")
+            }
+        };
+        *self.places.entry(text).or_default() += 1;
+    }
+
+    fn are_none(self) -> Result<()> {
+        let mut places: Vec<_> = self.places.into_iter().collect();
+        places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut lines = String::new();
+        for (place, count) in places.iter().take(MOST_TOLD) {
+            let _ = write!(lines, "\n  {count} times {place}");
+        }
+        let (stacks, places) = (self.stacks, places.len());
+        ensure!(stacks == 0, "{stacks} stacks were told otherwise, in {places} ways:{lines}");
+        Ok(())
+    }
+}
+
+/// A place in a line.
+fn text(place: &CodePlace) -> String {
+    let line = |CodeLine { name, file, line }: &CodeLine| format!("{name} ({file}:{line})");
+    match place.as_slice() {
+        [] => "no answer".into(),
+        lines => lines.iter().map(line).collect::<Vec<_>>().join(" in "),
+    }
+}
+
+/// Whether a stack that was told ends only because there was no unwind table yet, and the file's is
+/// the same as far as that.
+fn goes_on(told: &CodeStack, in_file: &CodeStack) -> bool {
+    let no_table = StackCut::NoTableYet.frame_name();
+    let Some((mark, known)) = told.split_last() else { return false };
+    let is_cut = mark.first().is_some_and(|line| line.name == no_table);
+    is_cut && told != in_file && in_file.starts_with(known)
+}
+
+/// Places of a stack of a file.
+fn places(stack: StackId, tables: &Tables) -> CodeStack {
+    let frames = tables.stack(stack).chunk_by(|before, _| tables.frame(*before).inlined);
+    let line = |frame| {
+        let row = tables.frame(frame);
+        let file = row.file.map(|file| tables.strings.get(file)).unwrap_or_default();
+        CodeLine { name: tables.frame_label(frame), file: file.to_owned(), line: row.line }
+    };
+    frames.map(|frames| frames.iter().map(|frame| line(*frame)).collect()).collect()
 }
 
 /// Takes away what recording has put on top of a stack; whether there was something.
-fn take_own_frames(functions: &mut Functions) -> bool {
-    let is_own = |name: &Option<String>| name.as_deref().is_some_and(is_of_recording);
-    let own = functions.iter().take_while(|name| is_own(name)).count();
-    functions.drain(..own);
+fn take_own_places(places: &mut CodeStack) -> bool {
+    let is_own =
+        |place: &CodePlace| place.last().is_some_and(|outermost| is_of_recording(&outermost.name));
+    let own = places.iter().take_while(|place| is_own(place)).count();
+    places.drain(..own);
     own > 0
 }
 
-/// A stack without the mark that frames are missing, and whether it had that.
-fn without_cut(mut functions: Functions) -> (Functions, bool) {
-    let is_mark = |name: &Option<String>| name.as_deref().is_some_and(|name| name.starts_with('['));
-    let is_cut = functions.last().is_some_and(is_mark);
-    if is_cut {
-        functions.pop();
-    }
-    (functions, is_cut)
-}
-
-/// Those that a viewer was told; what it was told of last may have got no answer, and an address is
-/// no name: where code of a program lies that has just begun is found later.
-fn functions_told(stack: &[u64], seen: &ReceivedTimeline) -> Functions {
-    let places =
-        stack.iter().map(|address| seen.frames.get(address).and_then(|lines| lines.last()));
-    let names = places.map(|line| {
-        let name = line.map(|(name, ..)| name.clone());
-        name.filter(|name| !name.starts_with("0x"))
+fn places_told(stack: &[u64], seen: &ReceivedTimeline) -> CodeStack {
+    let line = |(name, file, line): &(String, String, u32)| CodeLine {
+        name: name.clone(),
+        file: if file == "<kernel>" { String::new() } else { file.clone() },
+        line: *line,
+    };
+    let places = stack.iter().map(|address| {
+        let lines = seen.frames.get(address).map(Vec::as_slice).unwrap_or_default();
+        lines.iter().map(line).collect::<CodePlace>()
     });
-    names.filter(|name| name.as_deref() != Some("[no stack]")).collect()
+    let is_none = |place: &CodePlace| place.first().is_some_and(|line| line.name == "[no stack]");
+    places.filter(|place| !is_none(place)).collect()
 }

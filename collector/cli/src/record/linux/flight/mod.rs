@@ -20,7 +20,7 @@ mod watching;
 
 pub(crate) use super::recorder::Connections;
 pub(crate) use client::{SnapshotArgs, StatusArgs, StopArgs, snapshot, status, stop};
-pub(crate) use live_names::LiveNames;
+pub(crate) use live_names::{LiveNames, NameDetail};
 pub(crate) use options::FlightArgs;
 pub(crate) use viewed::{ViewedArgs, ViewedFlight, ViewedStatus};
 

@@ -2,7 +2,7 @@
 //! is held is written when it asks.
 
 use super::folder::SnapshotFolder;
-use super::live_names::LiveNames;
+use super::live_names::{LiveNames, NameDetail};
 use super::options::recording;
 use super::places::Requester;
 use super::taking::Snapshots;
@@ -143,8 +143,8 @@ impl ViewedFlight {
     /// # Errors
     ///
     /// There can be no thread.
-    pub(crate) fn names(&self) -> Result<LiveNames> {
-        LiveNames::start(Arc::clone(&self.snapshots))
+    pub(crate) fn names(&self, detail: NameDetail) -> Result<LiveNames> {
+        LiveNames::start(Arc::clone(&self.snapshots), detail)
     }
 
     pub(crate) fn status(&self) -> ViewedStatus {
