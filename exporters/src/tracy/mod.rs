@@ -425,7 +425,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
         } else {
             Vec::new()
         };
-        let Collected { gpus, slices, .. } = &mut self.collected;
+        let Collected { gpus, slices, rows, .. } = &mut self.collected;
+        gpus.place_zones(rows);
         gpus.fit(&mut slices.shared.locations, tables);
         self.cuts.add(Limit::Threads, self.collected.fit(last));
         self.collected.make_visible();
