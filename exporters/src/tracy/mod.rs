@@ -401,8 +401,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::RecordingEnd(machine) => {
                 collected.cpus.end_machine(&mut collected.rows, at, *machine);
             }
-            // Only switches say from when on.
-            Event::Asleep(..) => (),
+            // Only switches say from when on; event loops are not told of.
+            Event::Asleep(..) | Event::LoopMark(..) => (),
             // Their first threads say so; the next CPU says so of moves.
             Event::ProcessStart(_) | Event::Migration(_) => (),
         }
