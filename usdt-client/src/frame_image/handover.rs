@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn threads_that_hand_over_together_tear_no_image() {
-        const IMAGES: u64 = 500;
+        const IMAGES: u64 = if cfg!(miri) { 12 } else { 500 };
         let (handover, is_over) = (handover(), AtomicBool::new(false));
         let taken = std::thread::scope(|scope| {
             let threads = [1_u8, 2, 3].map(|thread| {
