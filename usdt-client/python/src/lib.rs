@@ -20,8 +20,8 @@ mod zone;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use syscollect_usdt_client::{FrameImage, event_loop, frame, frame_image, message, plot};
 use syscollect_usdt_client::set_thread_name;
+use syscollect_usdt_client::{FrameImage, event_loop, frame, frame_image, message, plot};
 
 use annotations::{number, text};
 

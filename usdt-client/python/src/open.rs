@@ -104,9 +104,9 @@ pub(crate) fn suspend(owner: u64) -> Suspended {
     let found = with(|open| {
         let index = open.iter().rposition(|zone| zone.owner == owner)?;
         let token = open[index].token;
-        inner.extend(open.drain(index + 1..).filter_map(|OpenZone { owner, site, name, .. }| {
-            Some(SuspendedZone { owner, site: site?, name })
-        }));
+        inner.extend(open.drain(index + 1..).filter_map(
+            |OpenZone { owner, site, name, .. }| Some(SuspendedZone { owner, site: site?, name }),
+        ));
         open.truncate(index);
         Some(token)
     });
