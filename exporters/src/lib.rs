@@ -46,6 +46,7 @@ mod event_loops;
 mod firefox;
 mod format;
 mod gaps;
+mod gpu_matches;
 mod heap;
 mod labels;
 mod locks;

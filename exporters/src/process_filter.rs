@@ -38,7 +38,7 @@ pub(crate) fn concerning<'a>(
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => {
             wanted.thread(*id)
         }
-        Event::Asleep(id, _) => wanted.thread(*id),
+        Event::Asleep(id, _) | Event::LoopMark(id, _) => wanted.thread(*id),
         Event::Counter(track, _)
         | Event::SliceBegin(track, _)
         | Event::SliceUpdate(track, _)

@@ -9,10 +9,10 @@ use crate::{ExportError, labels};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Fields, GpuJob, GpuJobEnd, GpuZone, LocationId, LockAction, LockEvent, Loss,
-    MachineId, MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample,
-    Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
-    ThreadId, Time, TrackId, Value, Wakeup,
+    Event, Exporter, Fields, GpuJob, GpuJobEnd, GpuZone, LocationId, LockAction, LockEvent,
+    LoopMark, Loss, MachineId, MemoryEvent, Message, MessageText, OffCpu, ProcessId,
+    RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId,
+    Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -185,6 +185,13 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
         Event::Asleep(id, off_cpu) => {
             format!("asleep {} {}", thread(*id, tables), off_cpu_text(off_cpu, tables))
+        }
+        Event::LoopMark(id, mark) => {
+            let what = match mark {
+                LoopMark::Waits => "waits",
+                LoopMark::Turns => "turns",
+            };
+            format!("loop {what} {}", thread(*id, tables))
         }
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_text(loss)),

@@ -171,6 +171,8 @@ typedef uint32_t syscollect_gpu_zone;
 enum { SYSCOLLECT_UNSIGNED = 1, SYSCOLLECT_SIGNED = 2, SYSCOLLECT_FLOAT = 3, SYSCOLLECT_TEXT = 4 };
 /* What of a frame. */
 enum { SYSCOLLECT_FRAME_MARK = 0, SYSCOLLECT_FRAME_BEGIN = 1, SYSCOLLECT_FRAME_END = 2 };
+/* What of an event loop. */
+enum { SYSCOLLECT_LOOP_WAITS = 0, SYSCOLLECT_LOOP_TURNS = 1 };
 /* What of a marker: a moment, or one of the two halves of a duration, which are on one thread. */
 enum { SYSCOLLECT_INSTANT = 0, SYSCOLLECT_BEGIN = 1, SYSCOLLECT_END = 2 };
 /* How a field is shown. */
@@ -254,6 +256,7 @@ SYSCOLLECT_PROCEDURE_(syscollect_plot_dynamic_recorded(const char *name, const c
                                                        uint8_t type, uint64_t bits))
 SYSCOLLECT_PROCEDURE_(syscollect_frame_recorded(struct syscollect_frames *frames, uint8_t phase))
 SYSCOLLECT_PROCEDURE_(syscollect_frame_dynamic_recorded(const char *name, uint8_t phase))
+SYSCOLLECT_PROCEDURE_(syscollect_loop_recorded(uint8_t phase))
 SYSCOLLECT_PROCEDURE_(syscollect_frame_image_recorded(const uint8_t *rgba, uint32_t width,
                                                       uint32_t height, uint8_t frames_ago,
                                                       uint8_t flipped))
@@ -541,6 +544,20 @@ static inline void syscollect_frame_image(const void *rgba, uint32_t width, uint
                                           uint8_t frames_ago, uint8_t flipped) {
     if (syscollect_enabled()) {
         syscollect_frame_image_recorded((const uint8_t *)rgba, width, height, frames_ago, flipped);
+    }
+}
+
+/* The event loop of the calling thread waits for something to do, or only looks; and goes on with
+ * what it found. Then it is told to be away by these marks alone. */
+static inline void syscollect_loop_waits(void) {
+    if (syscollect_enabled()) {
+        syscollect_loop_recorded(SYSCOLLECT_LOOP_WAITS);
+    }
+}
+
+static inline void syscollect_loop_turns(void) {
+    if (syscollect_enabled()) {
+        syscollect_loop_recorded(SYSCOLLECT_LOOP_TURNS);
     }
 }
 

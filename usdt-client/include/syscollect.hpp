@@ -119,6 +119,34 @@ private:
     syscollect_zone token_ = SYSCOLLECT_NO_ZONE;
 };
 
+// An image of a frame. `rgba` is red, green, blue and a byte that counts for nothing, row by row
+// without gaps; one with other bytes than its size says is counted as lost.
+struct frame_image {
+    const void *rgba = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t width = 0;
+    std::uint32_t height = 0;
+    // How many frames ago it was shown: as many as the GPU is behind.
+    std::uint8_t frames_ago = 0;
+    // The first row is the lowest.
+    bool is_flipped = false;
+
+    // Hands it over; the pixels are copied.
+    void send() const noexcept {
+        const bool is_whole = bytes == std::size_t{width} * height * 4;
+        syscollect_frame_image(is_whole ? rgba : nullptr, width, height, frames_ago, is_flipped);
+    }
+};
+
+// The event loop of this thread waits for something to do, until the end of the scope.
+class [[nodiscard]] loop_wait {
+  public:
+    loop_wait() noexcept { syscollect_loop_waits(); }
+    ~loop_wait() { syscollect_loop_turns(); }
+    loop_wait(const loop_wait &) = delete;
+    loop_wait &operator=(const loop_wait &) = delete;
+};
+
 // A frame of a set with gaps, until the end of the scope.
 class [[nodiscard]] frame {
 public:

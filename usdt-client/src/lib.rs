@@ -74,6 +74,7 @@ mod clock;
 mod counter;
 pub mod crash;
 mod emit;
+pub mod event_loop;
 mod fallback;
 #[cfg(feature = "c")]
 #[doc(hidden)]
@@ -112,6 +113,7 @@ pub mod zone;
 pub use clock::{ordered_ticks, ticks};
 pub use counter::Counter;
 pub use emit::{MAX_TEXT, StaticString, Value};
+pub use event_loop::{LoopWait, loop_wait};
 pub use frame::{Frame, FrameSet};
 #[cfg(feature = "images")]
 pub use frame_image::{FrameImage, MAX_IMAGE_PIXELS, frame_image};

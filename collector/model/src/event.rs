@@ -53,6 +53,8 @@ pub enum Event {
     GpuJob(TrackId, Box<GpuJob>),
     /// An image of a frame of this track is complete.
     FrameImage(TrackId, Box<FrameImage>),
+    /// The event loop that a thread runs says what it does.
+    LoopMark(ThreadId, LoopMark),
     /// A thread takes its process down.
     Crash(Crash),
     /// A signal ends a process; that it ended comes behind.
@@ -80,6 +82,7 @@ impl Event {
             | Self::ThreadName(thread, _)
             | Self::ThreadEnd(thread)
             | Self::Asleep(thread, _)
+            | Self::LoopMark(thread, _)
             | Self::Lock(LockEvent { thread, .. })
             | Self::Memory(MemoryEvent { thread, .. })
             | Self::Crash(Crash { thread, .. }) => tables.machine_of(thread),
@@ -100,6 +103,15 @@ impl Event {
             Self::RecordingEnd(machine) => machine,
         }
     }
+}
+
+/// What an event loop says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopMark {
+    /// It begins to wait for something to do, or looks for it.
+    Waits,
+    /// It goes on with what it found, or because its time is over.
+    Turns,
 }
 
 /// A context switch.

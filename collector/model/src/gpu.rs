@@ -56,6 +56,8 @@ pub struct GpuZone {
     pub color: Option<u32>,
     /// Where in the code it was submitted.
     pub stack: Option<StackId>,
+    /// How wrong the times of the GPU may be, nanoseconds.
+    pub clock_error: u64,
     /// The thread was done with submitting it.
     pub submission_ended: Option<Time>,
     /// When it ended, where that is told later: a recording that goes on hears of times when they

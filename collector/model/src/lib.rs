@@ -60,7 +60,7 @@ pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
 pub use calendar::CalendarTime;
 pub use characters::is_unprintable;
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
-pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
+pub use event::{Event, Exporter, LoopMark, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};
 pub use forgotten::Forgotten;
 pub use frame_image::FrameImage;

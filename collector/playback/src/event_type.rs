@@ -68,6 +68,8 @@ event_types!(
     Frame = "frame",
     /// An image of a frame.
     FrameImage = "frame-image",
+    /// An event loop of a program waits, or goes on.
+    LoopMark = "loop-mark",
     /// A marker of a program.
     Marker = "marker",
     /// A zone that may end in another thread.

@@ -2,7 +2,7 @@
 
 use super::stretch::{Stretch, StretchActivity, StretchEnd};
 use super::{Departure, LEAST_RETURNS, LoopSample, LoopSummary, LoopWait, Sleep, WaitTier};
-use syscollect_model::{CpuId, ThreadId};
+use syscollect_model::{CpuId, LoopMark, ThreadId};
 
 /// Stretches over the limit that are kept until it is known whether the thread is a loop: the
 /// first ones.
@@ -168,6 +168,7 @@ impl<B: Copy + Eq> TierBooks<B> {
                 self.count >= LEAST_RETURNS || (self.seen_awake >= LEAST_RETURNS && seldom_long)
             }
             WaitTier::Idle => self.count >= LEAST_RETURNS && seldom_long,
+            WaitTier::Marked => true,
         }
     }
 }
@@ -184,7 +185,7 @@ impl<B: Copy + Eq> LoopBooks<B> {
             times: CpuTimes::default(),
             waits: false,
             is_new,
-            tiers: WaitTier::ALL.map(TierBooks::new).into(),
+            tiers: WaitTier::UNMARKED.map(TierBooks::new).into(),
             is_loop: false,
         }
     }
@@ -235,10 +236,40 @@ impl<B: Copy + Eq> LoopBooks<B> {
         (self.state, self.since) = (state, now);
     }
 
+    /// Its loop says that it waits, or goes on.
+    pub(super) fn mark(&mut self, now: u64, mark: LoopMark) {
+        self.account(now);
+        if !self.is_marked() {
+            // What it waits in is what it says, from now on.
+            self.tiers = vec![TierBooks::new(WaitTier::Marked)];
+            (self.is_loop, self.waits, self.is_new) = (true, false, false);
+        }
+        let times = self.times;
+        let [tier] = &mut self.tiers[..] else { return };
+        match mark {
+            LoopMark::Waits => {
+                tier.waits_since = Some(now);
+                self.come_back(0, LoopWait::Marked, now, Return::Asleep);
+            }
+            LoopMark::Turns => {
+                // Where a wait is missing it may have been short, or long.
+                tier.unsure += u64::from(tier.away.is_some());
+                tier.wait = Some(LoopWait::Marked);
+                tier.waits_since = None;
+                tier.away = Some(OpenStretch::new(now, times));
+            }
+        }
+    }
+
+    /// Whether its waits are those that it marks.
+    fn is_marked(&self) -> bool {
+        matches!(&self.tiers[..], [tier] if tier.tier == WaitTier::Marked)
+    }
+
     /// It is in no wait.
     fn is_up(&mut self, now: u64) {
         let is_first = self.state == ThreadState::Unknown && !self.is_new;
-        if !std::mem::take(&mut self.waits) && !is_first {
+        if self.is_marked() || (!std::mem::take(&mut self.waits) && !is_first) {
             return;
         }
         for tier in &mut self.tiers {
@@ -303,7 +334,7 @@ impl<B: Copy + Eq> LoopBooks<B> {
         let Sleep { wait, what } = sleep;
         let is_first = self.state == ThreadState::Unknown && !self.is_new;
         self.becomes(now, ThreadState::Asleep(what));
-        if wait.is_none() && !is_first {
+        if self.is_marked() || (wait.is_none() && !is_first) {
             return;
         }
         for index in 0..self.tiers.len() {
@@ -329,6 +360,12 @@ impl<B: Copy + Eq> LoopBooks<B> {
             self.becomes(now, ThreadState::OnCpu(cpu));
         }
         self.account(now);
+        if self.is_marked() {
+            for away in self.tiers.iter_mut().filter_map(|tier| tier.away.as_mut()) {
+                away.activity.sample(stack);
+            }
+            return is_first;
+        }
         for index in 0..self.tiers.len() {
             let tier = &mut self.tiers[index];
             let Some(away) = &mut tier.away else {
@@ -403,6 +440,7 @@ impl<B: Copy + Eq> LoopBooks<B> {
             return;
         }
         let is_unseen = activity.on_cpu > self.limit && activity.stacks.is_empty();
+        let is_unseen = is_unseen && wait != LoopWait::Marked;
         let may_have_returned = !polls && (is_awake || is_unseen);
         if self.is_loop || tier.kept.len() < MOST_KEPT {
             tier.kept.push(Stretch {
@@ -439,7 +477,9 @@ impl<B: Copy + Eq> LoopBooks<B> {
             self.account(until);
         }
         self.waits = false;
-        for index in 0..self.tiers.len() {
+        // Marks are others' records, and what is missing of these is not known to have been.
+        let unmarked = if self.is_marked() { 0 } else { self.tiers.len() };
+        for index in 0..unmarked {
             self.tiers[index].waits_since = None;
             if let Some(mut away) = self.tiers[index].away.take() {
                 if until < self.at {

@@ -221,7 +221,7 @@ fn leave(now: u64, cpu: CpuId, life: &mut Life, departure: Departure<u8>) {
 }
 
 fn judge_life(limit: u64, thread: ThreadId, life: &Life, verdict: &mut Verdict) {
-    let tiers = WaitTier::ALL.map(|tier| TierHistory::of(limit, thread, life, tier));
+    let tiers = WaitTier::UNMARKED.map(|tier| TierHistory::of(limit, thread, life, tier));
     let found = (0..life.facts.len()).find_map(|at| {
         let looks = matches!(life.facts[at].1, Fact::Asleep(_) | Fact::Sample(_));
         if !looks {
@@ -289,6 +289,7 @@ impl TierHistory {
             WaitTier::WithFutexes => often(count) && seldom_long && short * 2 >= slept.len(),
             WaitTier::Idle if is_of_events => often(count) || (often(seen_awake) && seldom_long),
             WaitTier::Idle => often(count) && seldom_long,
+            WaitTier::Marked => true,
         };
         let time = returns.iter().map(|it| it.stretch.length()).sum();
         let unsure = closed.iter().filter(|it| it.is_unsure).count() as u64;

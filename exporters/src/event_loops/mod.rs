@@ -27,6 +27,11 @@
 //! may have come back. Other stretches may be such, too, if a loop's work never ends and each look
 //! for it is too short for a sample.
 //!
+//! **A loop that marks its waits** itself (a program with a client) is one from its first mark on,
+//! and its stretches lie between these marks alone: from where it says that it goes on to where it
+//! says that it waits again. What the kernel tells says what it did meanwhile. Where a mark is
+//! missing (it goes on twice) nothing is told of what lies between, and it is counted as unsure.
+//!
 //! **Missing records.** A thread may have come back where records are missing, unless it ran on a
 //! CPU that lost none. A stretch ends there for what is known ([`StretchEnd::Unknown`]), and what
 //! is seen of the thread next begins one whose true beginning is not known, as at the beginning of
@@ -51,7 +56,7 @@ pub(crate) use stretch::{Stretch, StretchEnd};
 use books::LoopBooks;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use syscollect_model::{CpuId, PerCpu, SchedulingGap, StackId, ThreadId};
+use syscollect_model::{CpuId, LoopMark, PerCpu, SchedulingGap, StackId, ThreadId};
 
 /// Returns after which a thread is a loop.
 pub(crate) const LEAST_RETURNS: u64 = 8;
@@ -92,6 +97,8 @@ pub(crate) enum LoopWait {
     Work,
     /// Another thread, through a futex: work, or an answer.
     Futex,
+    /// Whatever the program says.
+    Marked,
 }
 
 impl LoopWait {
@@ -108,13 +115,20 @@ enum WaitTier {
     Idle,
     /// These, and futexes.
     WithFutexes,
+    /// Those that it marks itself.
+    Marked,
 }
 
 impl WaitTier {
-    const ALL: [Self; 2] = [Self::Idle, Self::WithFutexes];
+    /// What a thread may have that marks nothing.
+    const UNMARKED: [Self; 2] = [Self::Idle, Self::WithFutexes];
 
     fn has(self, wait: LoopWait) -> bool {
-        wait != LoopWait::Futex || self == Self::WithFutexes
+        match self {
+            Self::Idle => wait != LoopWait::Futex,
+            Self::WithFutexes => true,
+            Self::Marked => wait == LoopWait::Marked,
+        }
     }
 }
 
@@ -322,6 +336,11 @@ impl<B: Copy + Eq> EventLoops<B> {
     /// A thread is made runnable.
     pub(crate) fn wakeup(&mut self, now: u64, thread: ThreadId) {
         self.with(thread, |books| books.wake(now));
+    }
+
+    /// A thread's loop says that it waits, or goes on.
+    pub(crate) fn mark(&mut self, now: u64, thread: ThreadId, mark: LoopMark) {
+        self.with(thread, |books| books.mark(now, mark));
     }
 
     /// A thread begins, or begins another program.

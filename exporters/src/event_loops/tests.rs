@@ -203,3 +203,70 @@ fn threads_and_ended_loops_without_room_are_counted() {
     loops.wakeup(3, ThreadId(MOST_THREADS as u32));
     assert_eq!(loops.left_out(), 3, "who ends makes room");
 }
+
+#[test]
+fn a_loop_that_marks_its_waits_is_away_by_its_marks_alone() {
+    let mut loops = EventLoops::new(LIMIT);
+    // By kernel events it would be a loop that comes back each time.
+    let last = comes_back(&mut loops, 1000, LEAST_RETURNS + 1, LoopWait::Events);
+    loops.mark(last + 10, LOOP, LoopMark::Waits);
+    runs(&mut loops, last + 100);
+    loops.mark(last + 101, LOOP, LoopMark::Turns);
+    for turn in 0..4 {
+        // It sleeps in what looks like a loop's wait, and it is a part of its work.
+        sleeps(&mut loops, last + 110 + turn * 20, Some(LoopWait::Events));
+        runs(&mut loops, last + 120 + turn * 20);
+    }
+    let sample = LoopSample {
+        cpu: CPU,
+        thread: LOOP,
+        stack: Some(StackId(3)),
+        wait: Some(LoopWait::Events),
+    };
+    loops.sample(last + 190, &sample);
+    loops.mark(last + 201, LOOP, LoopMark::Waits);
+    let [stretch] = &loops.take()[..] else { panic!("there is one") };
+    assert_eq!((stretch.since, stretch.until), (last + 101, last + 201));
+    assert_eq!((stretch.wait, stretch.end), (LoopWait::Marked, StretchEnd::Returned));
+    assert_eq!((stretch.is_least(), stretch.may_have_returned), (false, false));
+    let activity = &stretch.activity;
+    assert_eq!((activity.on_cpu, activity.asleep(), activity.samples()), (60, 40, 1));
+    let [found] = &loops.loops().collect::<Vec<_>>()[..] else { panic!("it is one loop") };
+    assert_eq!((found.wait, found.returns, found.away), (LoopWait::Marked, 1, 100));
+}
+
+#[test]
+fn a_loop_that_only_looks_for_events_comes_back_with_each_mark() {
+    let mut loops = EventLoops::<u8>::new(LIMIT);
+    runs(&mut loops, 0);
+    for turn in 1..50 {
+        loops.mark(turn * 10, LOOP, LoopMark::Waits);
+        loops.mark(turn * 10 + 1, LOOP, LoopMark::Turns);
+    }
+    assert!(loops.take().is_empty(), "it never slept, and was never away for long");
+    loops.mark(600, LOOP, LoopMark::Waits);
+    let lengths: Vec<_> = loops.take().iter().map(Stretch::length).collect();
+    assert_eq!(lengths, [109]);
+}
+
+#[test]
+fn where_a_mark_is_missing_nothing_is_told_and_other_missing_records_change_nothing() {
+    let mut loops = EventLoops::new(LIMIT);
+    runs(&mut loops, 0);
+    loops.mark(10, LOOP, LoopMark::Turns);
+    loops.mark(500, LOOP, LoopMark::Turns);
+    loops.mark(510, LOOP, LoopMark::Waits);
+    assert!(loops.take().is_empty());
+    assert_eq!(loops.loops().next().map(|found| found.unsure), Some(1));
+    loops.mark(600, LOOP, LoopMark::Turns);
+    loops.gap(700, SchedulingGap { cpu: None, since: Some(Time(650)) }, |_| true);
+    sleeps(&mut loops, 720, Some(LoopWait::Events));
+    loops.mark(800, LOOP, LoopMark::Waits);
+    let [stretch] = &loops.take()[..] else { panic!("there is one") };
+    assert_eq!((stretch.length(), stretch.is_least()), (200, false));
+    assert_eq!(stretch.activity.on_cpu, 50, "and no more is known of it");
+    loops.mark(900, LOOP, LoopMark::Turns);
+    loops.end_thread(1000, LOOP);
+    let ends: Vec<_> = loops.take().iter().map(|it| (it.length(), it.end)).collect();
+    assert_eq!(ends, [(100, StretchEnd::ThreadEnded)]);
+}

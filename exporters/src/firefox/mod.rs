@@ -634,6 +634,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             | Event::ProcessEnd(_)
             | Event::SignalExit(_)
             | Event::ThreadName(..)
+            | Event::LoopMark(..)
             | Event::Asleep(..) => {}
         }
         Ok(())

@@ -9,14 +9,19 @@
 //! earlier times: a reader sorts a trace by time.
 //!
 //! A zone that a program marked is shown in the same way. Zones inside of it lie on
-//! tracks of the same name, which the UI draws as one, below it.
+//! tracks of the same name, which the UI draws as one, below it. One that a driver's job
+//! is known to have run is a slice in that job's, on its track. That is known
+//! at the end, so zones are held until then.
 
 use super::context::Context;
 use super::details::{Details, Note};
 use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
+use crate::gpu_matches::GpuMatches;
 use crate::labels;
+use std::cmp::Reverse;
 use std::io::Write;
+use std::mem::take;
 use syscollect_model::{GpuJob, GpuJobEnd, Tables, Time, TrackId};
 
 /// Flows of locks count from 1 on; these have a part of the numbers of their own.
@@ -26,11 +31,73 @@ const FIRST_FLOW: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub(crate) struct GpuJobs {
     flow_count: u64,
+    matches: GpuMatches,
+    /// Zones, of which it is not yet known which job ran them.
+    held: Vec<HeldZone>,
+}
+
+/// A zone that ended.
+#[derive(Debug)]
+struct HeldZone {
+    ended: Time,
+    track: TrackId,
+    job: GpuJob,
 }
 
 impl GpuJobs {
-    /// Writes a job that ends now.
+    /// A job ends now.
     pub(crate) fn job<W: Write>(
+        &mut self,
+        tracks: &mut Tracks,
+        at: &mut Context<'_, W>,
+        track: TrackId,
+        job: &GpuJob,
+    ) -> Result<(), ExportError> {
+        let Some(zone) = &job.zone else {
+            self.matches.job(at.time, track, job, at.tables);
+            return self.write(tracks, at, track, job);
+        };
+        self.matches.zone(at.time, job, zone, at.tables);
+        self.held.push(HeldZone { ended: at.time, track, job: job.clone() });
+        if self.matches.is_full() { self.write_held(tracks, at, &[]) } else { Ok(()) }
+    }
+
+    /// Writes what is still held.
+    pub(crate) fn finish<W: Write>(
+        &mut self,
+        tracks: &mut Tracks,
+        at: &mut Context<'_, W>,
+    ) -> Result<(), ExportError> {
+        let runs = take(&mut self.matches).finish();
+        let job_tracks: Vec<_> = runs.iter().map(|run| run.map(|run| run.track)).collect();
+        self.write_held(tracks, at, &job_tracks)
+    }
+
+    /// Writes zones that are held, some of them on the track of a job.
+    fn write_held<W: Write>(
+        &mut self,
+        tracks: &mut Tracks,
+        at: &mut Context<'_, W>,
+        job_tracks: &[Option<TrackId>],
+    ) -> Result<(), ExportError> {
+        let mut held = take(&mut self.held);
+        for (zone, job) in held.iter_mut().zip(job_tracks) {
+            if let Some(track) = *job {
+                zone.track = track;
+            }
+        }
+        // What lies in another begins behind it, also where both begin at one time.
+        held.sort_by_key(|zone| (zone.job.began(), Reverse(zone.ended)));
+        let now = at.time;
+        let written = held.iter().try_for_each(|zone| {
+            at.time = zone.ended;
+            self.write(tracks, at, zone.track, &zone.job)
+        });
+        at.time = now;
+        written
+    }
+
+    fn write<W: Write>(
         &mut self,
         tracks: &mut Tracks,
         at: &mut Context<'_, W>,
@@ -74,6 +141,8 @@ fn add_details(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) 
         zone.location.into_iter().for_each(|location| details.location(location, tables));
         zone.stack.into_iter().for_each(|stack| details.stack(stack, tables));
         details.note("depth", Note::Number(u64::from(zone.depth)));
+        let queue = tables.strings.get(tables.track(zone.queue).name);
+        details.note("queue of the program", Note::Text(queue));
     }
     if let Some(submission) = labels::submission(job) {
         details.note("submission (ns)", Note::Number(submission));

@@ -172,6 +172,7 @@ impl MachineTrace {
     ) -> Result<(), ExportError> {
         self.end_stays(at)?;
         self.loops.finish(&mut self.timeline.tracks, at)?;
+        self.timeline.gpu.finish(&mut self.timeline.tracks, at)?;
         self.threads.finish(at, &mut self.sched)?;
         self.sched.flush(at.stream)?;
         match recorder {

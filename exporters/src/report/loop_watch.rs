@@ -157,6 +157,9 @@ impl LoopWatch {
                 let sleep = self.sleep(*thread, off_cpu, tables);
                 self.loops.asleep(now, *thread, sleep);
             }
+            Event::LoopMark(thread, mark) if self.followed.has(*thread, tables) => {
+                self.loops.mark(now, *thread, *mark);
+            }
             Event::Loss(loss) => {
                 if let Some(gap) = loss.scheduling_gap() {
                     let machine = loss.machine();
@@ -307,6 +310,7 @@ pub(crate) fn wait_name(wait: LoopWait) -> &'static str {
         LoopWait::IoUring => "io_uring",
         LoopWait::Work => "a wait for work",
         LoopWait::Futex => "a futex",
+        LoopWait::Marked => "its own marks",
     }
 }
 

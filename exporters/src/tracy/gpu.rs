@@ -3,7 +3,8 @@
 //! Every track of a queue is a context, and every thread that handed jobs over
 //! is a row of it, as with the viewer's own contexts of Vulkan. Jobs of a track
 //! never overlap, so rows are flat. Zones that a program marked lie in each other, and so
-//! do those of a thread in one context, as long as none only overlaps another. Both clocks of the
+//! do those of a thread in one context, as long as none only overlaps another. Those that a driver's
+//! job is known to have run lie in that, in its context and row. Both clocks of the
 //! format, the program's and the GPU's, are the session's.
 
 use super::locations::{LocationKey, LocationRow, Locations, bgr};
@@ -12,11 +13,13 @@ use super::rows::{self, RowId, Rows};
 use super::strings::FileStrings;
 use super::threads::{FileThread, Threads};
 use super::wire::Payload;
+use crate::gpu_matches::GpuMatches;
 use crate::labels;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::mem::take;
 use syscollect_model::{Fence, GpuJob, GpuJobEnd, Scope, Tables, Time, TrackId, Value};
 
 /// The viewer numbers contexts in 8 bits, and the last number is taken.
@@ -44,6 +47,10 @@ struct Zone {
     location: i16,
     /// Binds the notes; 0 where it has none.
     query: u16,
+    /// A driver told of it.
+    is_job: bool,
+    /// Who submitted it, if it lies in the row of another thread.
+    thread: Option<RowId>,
 }
 
 /// What kind of job it is.
@@ -69,9 +76,9 @@ pub(super) fn job_label(job: &GpuJob, tables: &Tables) -> JobLabel {
 }
 
 impl Zone {
-    /// Zones lie behind those that they lie in.
-    fn order(&self) -> (i64, Reverse<i64>) {
-        (self.gpu[0], Reverse(self.gpu[1]))
+    /// Zones lie behind those that they lie in, and all behind the job that ran them.
+    fn order(&self) -> (i64, Reverse<i64>, bool) {
+        (self.gpu[0], Reverse(self.gpu[1]), !self.is_job)
     }
 
     /// How many of the zones behind it lie in it.
@@ -91,10 +98,29 @@ struct GpuContext {
     notes: Vec<Notes>,
 }
 
+/// A job or a zone, and where it lies.
+struct PlacedJob {
+    /// Its context.
+    track: TrackId,
+    row: RowId,
+    /// It lies in others of its row, or apart from all.
+    is_nested: bool,
+    is_job: bool,
+    /// Who submitted it, if that is another thread.
+    thread: Option<RowId>,
+    moments: Moments,
+    end: GpuJobEnd,
+    location: i16,
+    notes: Notes,
+}
+
 /// All jobs.
 #[derive(Default)]
 pub(crate) struct Gpus {
     contexts: BTreeMap<TrackId, GpuContext>,
+    /// Zones that programs marked, until all jobs are known.
+    held: Vec<PlacedJob>,
+    matches: GpuMatches,
     /// By name, end, and why they failed.
     names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), LocationRow>,
     /// Jobs on queues that found no room.
@@ -171,31 +197,93 @@ impl Gpus {
         shared: &mut GpuExportContext<'_>,
     ) {
         let nested_in = queue_of_nested(job);
-        let (track, is_nested) = (nested_in.unwrap_or(track), nested_in.is_some());
-        let location = self.location(job, shared);
-        let context = self.contexts.entry(track).or_default();
-        let mut query = 0;
-        if shared.with_notes {
-            let notes = notes(job, end, shared);
-            match context.notes.len() + 1 {
-                _ if notes.is_empty() => (),
-                next if next <= MAX_NOTED => {
-                    context.notes.push(notes);
-                    query = next as u16;
-                }
-                _ => self.without_notes += 1,
+        let placed = PlacedJob {
+            track: nested_in.unwrap_or(track),
+            row: thread,
+            is_nested: nested_in.is_some(),
+            is_job: job.zone.is_none(),
+            thread: None,
+            moments,
+            end: job.end,
+            location: self.location(job, shared).index(),
+            notes: if shared.with_notes { notes(job, end, shared) } else { Notes::new() },
+        };
+        match &job.zone {
+            Some(zone) => {
+                self.matches.zone(end, job, zone, shared.tables);
+                self.held.push(placed);
+            }
+            None => {
+                self.matches.job(end, track, job, shared.tables);
+                self.place(placed);
             }
         }
-        let row = context.threads.entry(thread).or_default();
-        let free = row.last().filter(|_| !is_nested).map_or(0, |before| before.gpu[1]);
-        let JobSpans { cpu, gpu } = moments.spans(job.end, free);
-        let zone = Zone { cpu, gpu, location: location.index(), query };
+    }
+
+    /// All is known: places the zones, those in a job of which it is known that it ran them.
+    pub(crate) fn place_zones(&mut self, rows: &mut Rows) {
+        let jobs = take(&mut self.matches).finish();
+        let mut in_jobs = Vec::new();
+        for (mut zone, job) in take(&mut self.held).into_iter().zip(jobs) {
+            let row = job.and_then(|job| rows.thread(job.thread?));
+            let (Some(job), Some(row)) = (job, row) else {
+                self.place(zone);
+                continue;
+            };
+            zone.thread = Some(zone.row).filter(|own| *own != row);
+            (zone.track, zone.row) = (job.track, row);
+            in_jobs.push(zone);
+        }
+        let mut changed = BTreeSet::new();
+        // Of zones of one time the outer comes last, and is to be first.
+        for placed in in_jobs.into_iter().rev() {
+            let (track, row) = (placed.track, placed.row);
+            let zone = self.zone(placed, 0);
+            self.row(track, row).push(zone);
+            changed.insert((track, row));
+        }
+        for (track, row) in changed {
+            self.row(track, row).sort_by_key(Zone::order);
+        }
+    }
+
+    /// What a thread has in a context.
+    fn row(&mut self, track: TrackId, row: RowId) -> &mut Vec<Zone> {
+        self.contexts.entry(track).or_default().threads.entry(row).or_default()
+    }
+
+    fn place(&mut self, placed: PlacedJob) {
+        let is_nested = placed.is_nested;
+        let (track, row) = (placed.track, placed.row);
+        let last = self.row(track, row).last().filter(|_| !is_nested);
+        let free = last.map_or(0, |before| before.gpu[1]);
+        let zone = self.zone(placed, free);
+        let row = self.row(track, row);
         // What lies in it ended before it, and so was here first.
         let place = match is_nested {
             true => row.partition_point(|other| other.order() < zone.order()),
             false => row.len(),
         };
         row.insert(place, zone);
+    }
+
+    /// A zone of its context, in a row that is free from then on.
+    fn zone(&mut self, placed: PlacedJob, free: i64) -> Zone {
+        let PlacedJob { track, is_job, thread, moments, end, location, notes, .. } = placed;
+        let noted = &mut self.contexts.entry(track).or_default().notes;
+        let query = match noted.len() + 1 {
+            _ if notes.is_empty() => 0,
+            next if next <= MAX_NOTED => {
+                noted.push(notes);
+                next as u16
+            }
+            _ => {
+                self.without_notes += 1;
+                0
+            }
+        };
+        let JobSpans { cpu, gpu } = moments.spans(end, free);
+        Zone { cpu, gpu, location, query, is_job, thread }
     }
 
     /// All is known: leaves out what the file has no room for. Who has the fewest jobs of a process
@@ -354,7 +442,7 @@ pub(crate) fn write<W: Write>(
         for (row, zones) in &context.threads {
             let thread = threads.of(*row);
             out.u64(thread.number)?;
-            write_zones(out, thread, zones, &mut [0, 0])?;
+            write_zones(out, (thread, threads), zones, &mut [0, 0])?;
         }
         if has_notes {
             write_notes(out, &context.notes)?;
@@ -379,7 +467,7 @@ fn parents(context: &GpuContext) -> usize {
 /// Zones of a thread, with those inside behind each. Both clocks go on through all of them.
 fn write_zones<W: Write>(
     out: &mut Payload<W>,
-    thread: &FileThread,
+    (thread, threads): (&FileThread, &Threads),
     zones: &[Zone],
     reference: &mut [i64; 2],
 ) -> io::Result<()> {
@@ -396,9 +484,9 @@ fn write_zones<W: Write>(
         out.i64(zone.gpu[0] - reference[1])?;
         out.i16(zone.location)?;
         out.int24(0)?; // call stack
-        out.u16(thread.index)?;
+        out.u16(zone.thread.map_or(thread, |own| threads.of(own)).index)?;
         *reference = [zone.cpu[0], zone.gpu[0]];
-        write_zones(out, thread, inside, reference)?;
+        write_zones(out, (thread, threads), inside, reference)?;
         out.i64(zone.cpu[1] - reference[0])?;
         out.i64(zone.gpu[1] - reference[1])?;
         if out.layout >= TracyLayout::V0_13 {

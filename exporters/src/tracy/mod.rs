@@ -401,8 +401,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::RecordingEnd(machine) => {
                 collected.cpus.end_machine(&mut collected.rows, at, *machine);
             }
-            // Only switches say from when on.
-            Event::Asleep(..) => (),
+            // Only switches say from when on; event loops are not told of.
+            Event::Asleep(..) | Event::LoopMark(..) => (),
             // Their first threads say so; the next CPU says so of moves.
             Event::ProcessStart(_) | Event::Migration(_) => (),
         }
@@ -425,7 +425,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
         } else {
             Vec::new()
         };
-        let Collected { gpus, slices, .. } = &mut self.collected;
+        let Collected { gpus, slices, rows, .. } = &mut self.collected;
+        gpus.place_zones(rows);
         gpus.fit(&mut slices.shared.locations, tables);
         self.cuts.add(Limit::Threads, self.collected.fit(last));
         self.collected.make_visible();

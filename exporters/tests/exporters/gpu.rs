@@ -84,6 +84,35 @@ fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
     }
 }
 
+#[test]
+fn zones_lie_in_the_jobs_that_ran_them_and_others_on_tracks_of_their_own() {
+    let trace =
+        played(PerfettoExporter::new(Vec::new()), &scenario::marked_jobs()).finish().unwrap();
+    let reported = replay(&trace);
+    let of = |track: &str| {
+        let slices = reported.slices.iter().filter(|slice| slice.track == track);
+        let mut slices: Vec<_> =
+            slices.map(|slice| (slice.begin, slice.depth, times(slice))).collect();
+        slices.sort();
+        slices.into_iter().map(|(_, depth, times)| (depth, times)).collect::<Vec<_>>()
+    };
+    let frames = [0, 1_000, 2_000, 3_000];
+    let job = |at| {
+        [
+            (0, ("amdgpu", at + 30, at + 910)),
+            (1, ("frame", at + 200, at + 900)),
+            (2, ("shadows", at + 200, at + 300)),
+        ]
+    };
+    assert_eq!(of("GPU/gfx"), frames.map(job).concat());
+    let copies =
+        frames.map(|at| [(0, ("copy", at + 350, at + 450)), (0, ("copy", at + 930, at + 960))]);
+    assert_eq!(of("process 400/GPU/copies"), copies.concat(), "one of each is in no job");
+    assert_eq!(of("process 400/GPU/graphics"), []);
+    let into = reported.flows.values().map(|ends| &*ends[1].0);
+    assert_eq!(into.filter(|track| *track == "GPU/gfx").count(), 12, "arrows lead to them");
+}
+
 /// What is said of the job that began so many microseconds after the start.
 fn arguments(reported: &Replay, begin: u64) -> Vec<(&str, &str)> {
     let slice = reported

@@ -122,7 +122,7 @@ fn an_image_is_a_mark_where_its_frame_began_though_it_is_told_later() {
     let reported = export(&with_frame_image());
     let frames: Vec<_> =
         reported.slices.iter().filter(|slice| slice.track == "process 10/Frames").collect();
-    let [first, image, second] = frames[..] else { panic!("{frames:#?}") };
+    let [image, first, second] = frames[..] else { panic!("{frames:#?}") };
     assert_eq!(
         (&*first.name, &*second.name, &*image.name),
         ("Frame 1", "Frame 2", "Frame image 1")

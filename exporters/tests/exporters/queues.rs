@@ -2,8 +2,8 @@
 
 use super::{IDLE, Scenario, off};
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, MachineId, Scope, SleepState, Slice,
-    SliceRole, SliceUpdate, StringId, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, GpuZone, MachineId, Scope, SleepState,
+    Slice, SliceRole, SliceUpdate, StringId, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 /// Microseconds after [`super::START`].
@@ -51,6 +51,47 @@ pub(super) fn jobs(scenario: &mut Scenario) {
     ] {
         scenario.time = super::START + ended * 1_000;
         scenario.then(Event::GpuJob(track, Box::new(job)));
+    }
+}
+
+/// A game draws four frames, each a job of the ring in which it marked what the GPU did; beside
+/// them lie copies of which nobody told a job.
+pub(super) fn marked(scenario: &mut Scenario) {
+    let (process, _) = scenario.process(400, 1, "game", &["/bin/game"]);
+    let render = scenario.thread(401, process, "render");
+    let ring = queue(scenario, Scope::Machine(MachineId::FIRST), "gfx");
+    let [graphics, below, copies] = ["graphics", "graphics", "copies"]
+        .map(|name| queue(scenario, Scope::Process(process), name));
+    let [driver, frame, shadows, copy] =
+        ["amdgpu", "frame", "shadows", "copy"].map(|name| scenario.name(name));
+    for begin in (0..4).map(|number| number * 1_000) {
+        let times = |at: [u64; 2]| at.map(|time| self::at(begin + time));
+        let zone = |name, queue, depth, [submitted, began]: [Option<Time>; 2]| {
+            let zone = GpuZone {
+                queue,
+                depth,
+                row: depth,
+                number: None,
+                location: None,
+                color: None,
+                stack: None,
+                clock_error: 1_000,
+                submission_ended: None,
+                ended: None,
+            };
+            GpuJob { zone: Some(zone), ..job(name, Some(render), [submitted, None, began]) }
+        };
+        let driven = times([20, 30]);
+        for (track, ended, job) in [
+            (below, 300, zone(shadows, graphics, 1, times([12, 200]))),
+            (copies, 450, zone(copy, copies, 0, times([14, 350]))),
+            (graphics, 900, zone(frame, graphics, 0, times([10, 200]))),
+            (ring, 910, job(driver, Some(render), [driven[0], driven[0], driven[1]])),
+            (copies, 960, zone(copy, copies, 0, times([15, 930]))),
+        ] {
+            scenario.time = super::START + (begin + ended) * 1_000;
+            scenario.then(Event::GpuJob(track, Box::new(job)));
+        }
     }
 }
 

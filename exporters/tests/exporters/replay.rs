@@ -39,6 +39,8 @@ pub(crate) struct Slice {
     /// The names of its track and those above it; of a thread or process, its id.
     pub(crate) track: String,
     pub(crate) name: String,
+    /// How many of its track it lies in.
+    pub(crate) depth: usize,
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// Of the beginning, replaced and followed by those of the end.
@@ -106,6 +108,7 @@ impl Interned {
 pub(crate) fn replay(trace: &[u8]) -> Replay {
     let mut replay = Replay::default();
     let mut sequences: HashMap<u64, Interned> = HashMap::new();
+    let mut track_events = Vec::new();
     for bytes in packets(trace) {
         let packet = Fields::parse(&bytes);
         let sequence = packet.number(10).expect("every packet has a sequence");
@@ -136,7 +139,9 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
             replay.track(&descriptor);
         }
         for event in packet.messages(11) {
-            replay.track_event(packet.number(8).unwrap(), &event, interned);
+            let track = event.number(11).unwrap();
+            assert!(replay.tracks.contains_key(&track), "a track is described before its events");
+            track_events.push((packet.number(8).unwrap(), sequence, event));
         }
         replay.lost.1 += packet
             .message(35)
@@ -144,6 +149,11 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
             .iter()
             .filter_map(|buffer| buffer.number(19))
             .sum::<u64>();
+    }
+    // A reader sorts them by time, and those of one time stay as they are.
+    track_events.sort_by_key(|(time, ..)| *time);
+    for (time, sequence, event) in track_events {
+        replay.track_event(time, &event, &sequences[&sequence]);
     }
     replay.check();
     replay
@@ -199,10 +209,7 @@ impl Replay {
     }
 
     fn track_event(&mut self, time: u64, event: &Fields, interned: &Interned) {
-        let track = self
-            .tracks
-            .get_mut(&event.number(11).unwrap())
-            .expect("a track is described before its events");
+        let track = self.tracks.get_mut(&event.number(11).unwrap()).unwrap();
         for (number, value) in &event.0 {
             if let (47 | 48, Value::Fixed64(flow)) = (number, value) {
                 self.flows.entry(*flow).or_default().push((
@@ -218,8 +225,8 @@ impl Replay {
                 let name = event
                     .text(23)
                     .unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone());
-                let slice =
-                    Slice { track: track.path.clone(), name, begin: time, end: time, arguments };
+                let (path, depth) = (track.path.clone(), track.open.len());
+                let slice = Slice { track: path, name, depth, begin: time, end: time, arguments };
                 let slices = if kind == 1 { &mut track.open } else { &mut self.slices };
                 slices.push(slice);
             }

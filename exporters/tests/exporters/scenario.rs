@@ -307,6 +307,13 @@ pub(crate) fn gpu() -> Scenario {
     scenario
 }
 
+/// Jobs of a GPU's driver, and zones that a program marked.
+pub(crate) fn marked_jobs() -> Scenario {
+    let mut scenario = Scenario::new();
+    queues::marked(&mut scenario);
+    scenario
+}
+
 /// Waits for fences of GPUs.
 pub(crate) fn fence_waits() -> Scenario {
     let mut scenario = Scenario::new();

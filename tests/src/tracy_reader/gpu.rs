@@ -27,6 +27,8 @@ pub struct GpuZone {
     pub cpu: (i64, i64),
     /// The GPU began and ended.
     pub gpu: (i64, i64),
+    /// The number of the thread that handed it over, of one in the row of another thread.
+    pub thread: Option<u64>,
     /// Numbers said of it, by name.
     pub notes: BTreeMap<String, f64>,
 }
@@ -183,11 +185,16 @@ impl Reader<'_> {
         let index = cursor.i16()?;
         let (callstack, thread) = (cursor.int24()?, cursor.u16()?);
         cursor.check(callstack == 0, || "a call stack".into())?;
-        let own = self.threads.get(usize::from(thread)) == Some(&id);
-        cursor.check(own, || format!("a zone of thread index {thread} in the row of {id}"))?;
+        let own = self.threads.get(usize::from(thread)).copied();
+        let other = own.filter(|own| *own != id);
+        // Only what lies in a job may be of another thread than its row.
+        let is_placed = own == Some(id) || other.is_some() && depth > 0;
+        cursor
+            .check(is_placed, || format!("a zone of thread index {thread} in the row of {id}"))?;
         let at = zones.len();
         let location = self.locations.get(cursor, index)?.clone();
-        let zone = GpuZone { depth, location, cpu: (0, 0), gpu: (0, 0), notes: BTreeMap::new() };
+        let (cpu, gpu, notes) = Default::default();
+        let zone = GpuZone { depth, location, cpu, gpu, thread: other, notes };
         zones.push((zone, 0));
         self.zones(cursor, ZoneLevel { depth: depth + 1, ..level }, times, zones)?;
         let ended = times.next(cursor)?;

@@ -4,6 +4,7 @@
 mod balance;
 mod gpu;
 mod images;
+mod loops;
 mod probes;
 mod programs;
 mod random;

@@ -25,7 +25,7 @@ fn at(scenario: &mut Scenario, end: u64, queue: TrackId, job: GpuJob) {
 
 fn zone(name: &str, cpu: (i64, i64), gpu: (i64, i64)) -> GpuZone {
     let location = SourceLocation { name: Some(name.into()), ..SourceLocation::default() };
-    GpuZone { depth: 0, location, cpu, gpu, notes: BTreeMap::new() }
+    GpuZone { depth: 0, location, cpu, gpu, thread: None, notes: BTreeMap::new() }
 }
 
 fn names(contexts: &[GpuContext]) -> Vec<&str> {
@@ -51,6 +51,56 @@ fn a_queue_is_a_context_and_its_jobs_lie_with_who_handed_them_over() {
         [(5, of_game), (6, vec![zone("Render", (3, 5), (30, 45))])].into()
     );
     assert_eq!(trace.gpus[1].threads, [(5, vec![zone("Paging", (31, 32), (33, 40))])].into());
+}
+
+#[test]
+fn zones_of_a_program_lie_in_the_jobs_that_ran_them() {
+    let mut scenario = Scenario::new(1);
+    let game = scenario.process(5, "game");
+    let [render, worker] =
+        [(5, "render"), (6, "worker")].map(|(tid, name)| scenario.thread(game, tid, name));
+    let [ring, context, lower] = ["gfx", "graphics", "graphics"].map(|name| scenario.queue(name));
+    let [driven, frame, shadows] = ["amdgpu", "frame", "shadows"].map(|text| scenario.name(text));
+    scenario.wake(1, render);
+    let marked = |name, thread, depth, submitted, began| {
+        let zone = syscollect_model::GpuZone {
+            queue: context,
+            depth,
+            row: depth,
+            number: None,
+            location: None,
+            color: None,
+            stack: None,
+            clock_error: 0,
+            submission_ended: None,
+            ended: None,
+        };
+        GpuJob { zone: Some(zone), ..job(name, thread, [submitted, submitted, began]) }
+    };
+    for begin in [0, 100, 200] {
+        at(&mut scenario, begin + 50, lower, marked(shadows, worker, 1, begin + 11, begin + 40));
+        at(&mut scenario, begin + 90, context, marked(frame, render, 0, begin + 10, begin + 30));
+        at(
+            &mut scenario,
+            begin + 90,
+            ring,
+            job(driven, render, [begin + 20, begin + 21, begin + 30]),
+        );
+    }
+    let trace = scenario.read();
+    assert_eq!(names(&trace.gpus), ["gfx"], "nothing is left in the program's own context");
+    let of_ring = &trace.gpus[0].threads[&5];
+    let shown: Vec<_> =
+        of_ring.iter().map(|zone| (zone.depth, zone.name(), zone.gpu, zone.thread)).collect();
+    let expected = [0, 100, 200].map(|begin| {
+        let whole = (begin + 30, begin + 90);
+        [
+            (0, "amdgpu", whole, None),
+            (1, "frame", whole, None),
+            (2, "shadows", (begin + 40, begin + 50), Some(6)),
+        ]
+    });
+    assert_eq!(shown, expected.concat());
 }
 
 #[test]

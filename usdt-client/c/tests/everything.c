@@ -155,6 +155,12 @@ static void images(void) {
     syscollect_frame_image(rgba, 16, 8, 2, 1);
 }
 
+static void event_loop(void) {
+    syscollect_loop_waits();
+    syscollect_loop_turns();
+    syscollect_loop_recorded(77);
+}
+
 static void misuse(void) {
     static struct syscollect_gpu_context none;
     static struct syscollect_gpu_queries closed;
@@ -202,6 +208,7 @@ int main(void) {
     locks();
     gpu();
     images();
+    event_loop();
     misuse();
     puts(counter.value == 5 && syscollect_ticks() < syscollect_ticks() ? "all done" : "no");
     return 0;

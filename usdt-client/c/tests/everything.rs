@@ -34,6 +34,7 @@ fn a_c_program_tells_all_that_the_header_has_and_misuse_tells_nothing() {
         ("memory", MEMORY),
         ("locks", LOCKS),
         ("GPU", GPU),
+        ("event loop", EVENT_LOOP),
         ("misuse", MISUSE),
     ];
     assert_subjects(&scenarios[0], &subjects);
@@ -129,6 +130,7 @@ const GPU: &[&str] = &[
     "gpu graphics no times 1",
     "gpu graphics times 3 [2001, 2002]",
 ];
+const EVENT_LOOP: &[&str] = &["loop 0", "loop 1"];
 /// The end of an async zone that nobody began, and the thread stated again: it got no name.
 const MISUSE: &[&str] = &["AsyncEnd", "attached 0", "message color 000000", "Message \"cut \""];
 
@@ -187,6 +189,8 @@ const SCOPES: &[&str] = &[
     "message color 00ff00",
     "Message \"mess\"",
     "frame gaps phase 1",
+    "loop 0",
+    "loop 1",
     "frame gaps phase 2",
     "end 0",
 ];

@@ -51,6 +51,7 @@ static void zones() {
     syscollect::zone{"script", "f", "x.lua", 3}.field("a field with a name", 4u);
     syscollect::message(std::string_view{"message"}.substr(0, 4), 0x00ff00);
     const syscollect::frame frame{"gaps"};
+    const syscollect::loop_wait wait;
 }
 
 static void tasks() {
@@ -147,6 +148,7 @@ int main(int, char **) {
     locks();
     memory();
     gpu();
+    syscollect::frame_image{"too short", 9, 16, 8}.send(); // counted as lost
     std::puts("all done");
     return 0;
 }

@@ -86,6 +86,34 @@ static int frame(lua_State *L) {
     return 0;
 }
 
+/* frame_image(rgba, width, height, frames_ago, flipped): four bytes a pixel, row by row. */
+static int frame_image(lua_State *L) {
+    size_t bytes;
+    const char *rgba = luaL_checklstring(L, 1, &bytes);
+    lua_Number width = luaL_checknumber(L, 2), height = luaL_checknumber(L, 3);
+    lua_Number frames_ago = luaL_optnumber(L, 4, 0);
+    luaL_argcheck(L, width >= 1 && width <= 65535, 2, "no width");
+    luaL_argcheck(L, height >= 1 && height <= 65535, 3, "no height");
+    luaL_argcheck(L, frames_ago >= 0 && frames_ago <= 255, 4, "no number of frames");
+    uint32_t columns = (uint32_t)width, rows = (uint32_t)height;
+    luaL_argcheck(L, bytes == (size_t)columns * rows * 4, 1, "not four bytes for each pixel");
+    syscollect_frame_image(rgba, columns, rows, (uint8_t)frames_ago, (uint8_t)lua_toboolean(L, 5));
+    return 0;
+}
+
+/* loop_waits(), loop_turns(): the event loop of the thread that Lua runs in. */
+static int loop_waits(lua_State *L) {
+    (void)L;
+    syscollect_loop_waits();
+    return 0;
+}
+
+static int loop_turns(lua_State *L) {
+    (void)L;
+    syscollect_loop_turns();
+    return 0;
+}
+
 /* thread_name(name): of the thread that Lua runs in. */
 static int thread_name(lua_State *L) {
     struct text_buffer buffer;
@@ -125,6 +153,7 @@ int luaopen_syscollect_core(lua_State *L) {
     static const struct c_function FUNCTIONS[] = {
         {"enabled", enabled}, {"message", message},         {"plot", plot},
         {"frame", frame},     {"thread_name", thread_name}, {"open_zones", open_zones},
+        {"frame_image", frame_image}, {"loop_waits", loop_waits}, {"loop_turns", loop_turns},
         {NULL, NULL},
     };
     luaL_checkstack(L, 20, NULL);

@@ -14,6 +14,34 @@
 
 #include "syscollect.h"
 
+/* Where an engine links these files, their functions have names that nobody else's have. */
+#define async_zones_open syscollect_lua_async_zones_open
+#define check_color syscollect_lua_check_color
+#define check_number syscollect_lua_check_number
+#define check_text syscollect_lua_check_text
+#define coroutines_open syscollect_lua_coroutines_open
+#define frame_at syscollect_lua_frame_at
+#define functions_hook syscollect_lua_functions_hook
+#define functions_open syscollect_lua_functions_open
+#define location_has_name syscollect_lua_location_has_name
+#define location_of syscollect_lua_location_of
+#define module_in syscollect_lua_module_in
+#define new_owner syscollect_lua_new_owner
+#define open_abandon syscollect_lua_open_abandon
+#define open_at syscollect_lua_open_at
+#define open_count syscollect_lua_open_count
+#define open_cut syscollect_lua_open_cut
+#define open_end syscollect_lua_open_end
+#define open_innermost syscollect_lua_open_innermost
+#define open_push syscollect_lua_open_push
+#define open_resume syscollect_lua_open_resume
+#define open_suspend syscollect_lua_open_suspend
+#define push_metatable syscollect_lua_push_metatable
+#define set_functions syscollect_lua_set_functions
+#define steps_forget syscollect_lua_steps_forget
+#define text_of syscollect_lua_text_of
+#define zones_open syscollect_lua_zones_open
+
 #pragma GCC visibility push(hidden)
 
 /* Texts. */

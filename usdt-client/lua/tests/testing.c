@@ -32,6 +32,9 @@ enum {
     ASYNC_BEGIN = 10,
     ASYNC_END = 11,
     ASYNC_OPEN = 0x18,
+    FRAME_IMAGE = 0x1e,
+    IMAGE_BLOCKS = 0x1f,
+    LOOP = 0x20,
     LOST = 0x13,
     OPEN_ZONE = 0x14,
     ATTACHED = 0x16,
@@ -229,6 +232,15 @@ static int push_item(lua_State *L, const char *item, struct pieces *text, bool *
     case OPEN_ZONE:
         lua_pushstring(L, "open");
         return 3;
+    case LOOP:
+        lua_pushstring(L, low == 0 ? "loop waits" : "loop turns");
+        return 2;
+    case FRAME_IMAGE:
+        lua_pushstring(L, "image");
+        return 4;
+    case IMAGE_BLOCKS:
+        lua_pushstring(L, "blocks");
+        return 1 + (int)(first >> 8 & 0xff);
     case LOST:
         lua_pushstring(L, "lost");
         return 2;
@@ -371,13 +383,19 @@ static int in_child(lua_State *L) {
     return 1;
 }
 
+/* sleep(milliseconds) */
+static int sleeps(lua_State *L) {
+    usleep((useconds_t)luaL_checkinteger(L, 1) * 1000);
+    return 0;
+}
+
 __attribute__((visibility("default"))) int luaopen_syscollect_testing(lua_State *L);
 
 int luaopen_syscollect_testing(lua_State *L) {
     static const struct c_function FUNCTIONS[] = {
         {"raise", raise_semaphore}, {"lower", lower_semaphore}, {"take", take},
         {"locations", locations},   {"in_states", in_states},   {"on_a_thread", on_a_thread},
-        {"in_child", in_child},     {"raise_later", raise_later},
+        {"in_child", in_child},     {"raise_later", raise_later}, {"sleep", sleeps},
         {NULL, NULL},
     };
     lua_newtable(L);

@@ -110,6 +110,24 @@ return function(check)
       "plot load 0.5", "frame -", "frame physics")
   end
 
+  function cases.an_event_loop_and_an_image()
+    syscollect.loop_waits()
+    syscollect.loop_turns()
+    check.recorded("loop waits", "loop turns")
+    syscollect.frame_image(("\0"):rep(16 * 8 * 4), 16, 8, 2, true)
+    local lines, tries = {}, 0
+    repeat
+      for _, line in ipairs(check.lines()) do
+        lines[#lines + 1] = line
+      end
+      tries = tries + 1
+      testing.sleep(10)
+    until #lines >= 4 or tries == 500
+    check.same(lines, { "image", "blocks", "blocks", "blocks" })
+    check.fails("four bytes", syscollect.frame_image, "", 16, 8)
+    check.fails("no width", syscollect.frame_image, "", 0, 8)
+  end
+
   function cases.numbers_that_are_odd()
     for _, number in ipairs { 0, -0.5, 2 ^ 53, 1e300, 1 / 0, -1 / 0 } do
       syscollect.plot("n", number)

@@ -13,7 +13,7 @@ pub use image::{FrameImage, ITEM_BLOCKS, ImageBlocks, MAX_IMAGE_BLOCKS};
 
 use crate::numbers::numbered;
 use crate::pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece};
-use crate::{FramePhase, LockAction, MarkerPhase, StackEnding, TextRole};
+use crate::{FramePhase, LockAction, LoopPhase, MarkerPhase, StackEnding, TextRole};
 
 /// Words of the longest item.
 pub const MAX_ITEM_WORDS: usize = 4;
@@ -91,6 +91,8 @@ numbered! {
         /// 2 to 4 words: word 0 `kind | blocks here << 8 | image << 16 | first block << 32`, then
         /// the blocks.
         ImageBlocks = 0x1f,
+        /// Stamped, 2 words: [`LoopPhase`].
+        Loop = 0x20,
     }
 }
 
@@ -258,6 +260,11 @@ pub enum Event {
     },
     /// Work of a GPU.
     Gpu(GpuEvent),
+    /// An event loop waits, or goes on.
+    Loop {
+        /// Which of them.
+        phase: LoopPhase,
+    },
     /// An image of a frame. Its blocks follow as attributes, of a large image in several groups,
     /// each of which begins with this.
     FrameImage(FrameImage),
@@ -383,7 +390,8 @@ pub const fn item_words(first: u64) -> Option<usize> {
         | ItemKind::Lost
         | ItemKind::Attached
         | ItemKind::GpuZoneEnd
-        | ItemKind::GpuNoTimes => 2,
+        | ItemKind::GpuNoTimes
+        | ItemKind::Loop => 2,
         ItemKind::Plot
         | ItemKind::Lock
         | ItemKind::Free
@@ -571,6 +579,10 @@ impl Event {
                 let (kind, length) = event.write(&mut words);
                 (kind as u8, length)
             }
+            Self::Loop { phase } => {
+                words[1] = phase as u64;
+                (Kind::Loop as u8, 2)
+            }
             Self::FrameImage(image) => {
                 let (kind, length) = image.write(&mut words);
                 (kind as u8, length)
@@ -619,6 +631,7 @@ impl Event {
             ItemKind::Attached => Self::Attached { depth: low(a) },
             ItemKind::ThreadEnd => Self::ThreadEnd,
             ItemKind::AsyncOpen => Self::AsyncOpen { location: low(a), zone: b, began: c },
+            ItemKind::Loop => Self::Loop { phase: LoopPhase::from_number(a as u8)? },
             ItemKind::FrameImage => Self::FrameImage(FrameImage::read([a, b, c])),
             kind => Self::Gpu(GpuEvent::read(kind, [a, b, c])?),
         })

@@ -34,8 +34,8 @@ pub use item::{
     ZONE_END_DEPTH, ZONE_VALUE, is_stamped, item_words,
 };
 pub use numbers::{
-    FieldFormat, FramePhase, GpuApi, HostClock, LockAction, MarkerPhase, StackEnding, TextRole,
-    ValueType,
+    FieldFormat, FramePhase, GpuApi, HostClock, LockAction, LoopPhase, MarkerPhase, StackEnding,
+    TextRole, ValueType,
 };
 pub use pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece, stack_words, text_words};
 

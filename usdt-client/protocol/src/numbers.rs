@@ -137,6 +137,16 @@ numbered! {
 }
 
 numbered! {
+    /// What of an event loop, on the thread that runs it.
+    LoopPhase: u8 {
+        /// It begins to wait for something to do, or only looks.
+        Waits = 0,
+        /// It begins a turn: it has something to do, or its time is over.
+        Turns = 1,
+    }
+}
+
+numbered! {
     /// Whose interface a context of a GPU is.
     GpuApi: u32 {
         /// What none of the others is.

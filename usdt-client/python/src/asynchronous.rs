@@ -107,7 +107,7 @@ impl Steps {
         drop(state);
         let begun = site::begin_function(code, Some(name))?;
         open::push(self.owner, begun);
-        open::resume(&inner);
+        open::resume(inner);
         Ok(())
     }
 

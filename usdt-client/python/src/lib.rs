@@ -17,9 +17,11 @@ mod testing;
 mod threads;
 mod zone;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use syscollect_usdt_client::{frame, message, plot, set_thread_name};
+use pyo3::types::{PyBytes, PyString};
+use syscollect_usdt_client::set_thread_name;
+use syscollect_usdt_client::{FrameImage, event_loop, frame, frame_image, message, plot};
 
 use annotations::{number, text};
 
@@ -66,6 +68,40 @@ fn frame_recorded(python: Python<'_>, name: Option<&Bound<'_, PyString>>) {
     }
 }
 
+/// Hands over what a frame looked like: four bytes a pixel, row by row.
+#[pyfunction(name = "frame_image")]
+#[pyo3(signature = (rgba, width, height, frames_ago = 0, flipped = false))]
+fn frame_image_recorded(
+    rgba: &Bound<'_, PyBytes>,
+    width: u32,
+    height: u32,
+    frames_ago: u8,
+    flipped: bool,
+) -> PyResult<()> {
+    let bytes = rgba.as_bytes();
+    // Looked at in any case: a program must not fail only because somebody records.
+    if bytes.len() as u64 != u64::from(width) * u64::from(height) * 4 {
+        return Err(PyValueError::new_err("an image has four bytes for each pixel"));
+    }
+    frame_image(&FrameImage { rgba: bytes, width, height, frames_ago, is_flipped: flipped });
+    Ok(())
+}
+
+/// The event loop of the calling thread begins to wait.
+#[pyfunction]
+fn loop_waits(python: Python<'_>) {
+    if syscollect_usdt_client::enabled() {
+        threads::report(python);
+        event_loop::waits();
+    }
+}
+
+/// It goes on.
+#[pyfunction]
+fn loop_turns() {
+    event_loop::turns();
+}
+
 /// Names the calling thread.
 #[pyfunction]
 fn thread_name(name: &Bound<'_, PyString>) {
@@ -85,5 +121,7 @@ mod _native {
     #[pymodule_export]
     use super::zone::{Zone, function_zone, make_zone};
     #[pymodule_export]
-    use super::{enabled, frame_recorded, message_recorded, plot_recorded, thread_name};
+    use super::{enabled, frame_image_recorded, frame_recorded, loop_turns, loop_waits};
+    #[pymodule_export]
+    use super::{message_recorded, plot_recorded, thread_name};
 }

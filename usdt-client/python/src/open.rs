@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use syscollect_usdt_client::ZoneToken;
-use syscollect_usdt_client::zone::{begin_cached, end};
+use syscollect_usdt_client::zone::end;
 
 use crate::site::{Begun, Site};
 
@@ -17,10 +17,19 @@ pub(crate) struct OpenZone {
     owner: u64,
     token: ZoneToken,
     site: Option<&'static Site>,
+    /// What it is called, if not as its place.
+    name: Option<Box<str>>,
 }
 
-/// Zones that are laid aside while their coroutine or generator waits.
-pub(crate) type Suspended = Vec<(u64, &'static Site)>;
+/// A zone that is laid aside while its coroutine or generator waits.
+pub(crate) struct SuspendedZone {
+    owner: u64,
+    site: &'static Site,
+    name: Option<Box<str>>,
+}
+
+/// Those of a coroutine, the outermost first. One for whose place there was no room has ended.
+pub(crate) type Suspended = Vec<SuspendedZone>;
 
 /// Owners with this bit are functions, whose ends are no longer seen once [`forget_functions`] was
 /// called.
@@ -60,9 +69,9 @@ fn end_functions() {
 }
 
 /// Remembers a zone that has begun.
-pub(crate) fn push(owner: u64, Begun { token, site }: Begun) {
+pub(crate) fn push(owner: u64, Begun { token, site, name }: Begun) {
     if token.is_active() {
-        with(|open| open.push(OpenZone { owner, token, site }));
+        with(|open| open.push(OpenZone { owner, token, site, name }));
     }
 }
 
@@ -95,7 +104,9 @@ pub(crate) fn suspend(owner: u64) -> Suspended {
     let found = with(|open| {
         let index = open.iter().rposition(|zone| zone.owner == owner)?;
         let token = open[index].token;
-        inner.extend(open[index + 1..].iter().filter_map(|zone| Some((zone.owner, zone.site?))));
+        inner.extend(open.drain(index + 1..).filter_map(
+            |OpenZone { owner, site, name, .. }| Some(SuspendedZone { owner, site: site?, name }),
+        ));
         open.truncate(index);
         Some(token)
     });
@@ -106,10 +117,19 @@ pub(crate) fn suspend(owner: u64) -> Suspended {
 }
 
 /// Begins zones again that were laid aside.
-pub(crate) fn resume(suspended: &[(u64, &'static Site)]) {
-    for (owner, site) in suspended {
-        push(*owner, Begun { token: begin_cached(&site.location), site: Some(site) });
+pub(crate) fn resume(suspended: Suspended) {
+    for SuspendedZone { owner, site, name } in suspended {
+        push(owner, site.begin_named(name));
     }
+}
+
+/// The owner's innermost zone on this thread is called so.
+pub(crate) fn rename(owner: u64, name: &str) {
+    with(|open| {
+        if let Some(zone) = open.iter_mut().rev().find(|zone| zone.owner == owner) {
+            zone.name = Some(name.into());
+        }
+    });
 }
 
 /// Nothing where the thread is about to end, or where a signal's handler came in between.

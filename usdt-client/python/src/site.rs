@@ -41,6 +41,8 @@ static SITES: Mutex<Sites> = Mutex::new(HashMap::with_hasher(FxBuildHasher));
 pub(crate) struct Begun {
     pub(crate) token: ZoneToken,
     pub(crate) site: Option<&'static Site>,
+    /// Its name, if that is not the place's.
+    pub(crate) name: Option<Box<str>>,
 }
 
 /// Begins a zone of that name at what Python runs now.
@@ -72,7 +74,7 @@ pub(crate) fn begin_function(
     if let Some(site) = known(code, FUNCTION) {
         let begun = match name {
             Some(name) => site.begin(name),
-            None => Begun { token: begin_cached(&site.location), site: Some(site) },
+            None => Begun { token: begin_cached(&site.location), site: Some(site), name: None },
         };
         return Ok(begun);
     }
@@ -116,14 +118,18 @@ pub(crate) fn site_here(name: &Bound<'_, PyString>) -> PyResult<Option<&'static 
 
 impl Site {
     fn begin(&'static self, name: &Bound<'_, PyString>) -> Begun {
+        let other = || Some(text(name)).filter(|name| *name != self.location.location().name);
+        let name = if self.name.as_ptr() == name.as_ptr() { None } else { other() };
+        self.begin_named(name.map(Into::into))
+    }
+
+    /// One that has another name than the place, if any.
+    pub(crate) fn begin_named(&'static self, name: Option<Box<str>>) -> Begun {
         let token = begin_cached(&self.location);
-        if self.name.as_ptr() != name.as_ptr() {
-            let name = text(name);
-            if name != self.location.location().name {
-                set_text(token, TextRole::ZoneName, &name);
-            }
+        if let Some(name) = &name {
+            set_text(token, TextRole::ZoneName, name);
         }
-        Begun { token, site: Some(self) }
+        Begun { token, site: Some(self), name }
     }
 
     /// The name that zones of another name have to say.
@@ -206,5 +212,5 @@ fn function_name<'py>(code: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>
 fn begin_at(name: &Bound<'_, PyString>, function: &str, file: &str, line: u32) -> Begun {
     let name = text(name);
     let location = DynamicLocation { name: &name, function, file, line, color: 0 };
-    Begun { token: syscollect_usdt_client::zone::begin_dynamic(&location), site: None }
+    Begun { token: syscollect_usdt_client::zone::begin_dynamic(&location), site: None, name: None }
 }

@@ -151,7 +151,9 @@ impl Zone {
     fn name(&self, name: &Bound<'_, PyString>) {
         let token = self.token();
         if token.is_active() {
-            set_text(token, TextRole::ZoneName, &annotations::text(name));
+            let name = annotations::text(name);
+            set_text(token, TextRole::ZoneName, &name);
+            open::rename(self.owner.load(Ordering::Relaxed), &name);
         }
     }
 

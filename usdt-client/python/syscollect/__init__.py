@@ -14,18 +14,23 @@ few dozen nanoseconds.
 """
 
 from ._functions import stop_functions, trace_functions
-from ._native import async_zone, enabled, frame, message, plot, thread_name, zone
-from ._wrappers import trace_tasks
+from ._native import async_zone, enabled, frame, frame_image, loop_turns, loop_waits
+from ._native import message, plot, thread_name, zone
+from ._wrappers import trace_loop, trace_tasks
 
 __all__ = [
     "async_zone",
     "enabled",
     "frame",
+    "frame_image",
+    "loop_turns",
+    "loop_waits",
     "message",
     "plot",
     "stop_functions",
     "thread_name",
     "trace_functions",
+    "trace_loop",
     "trace_tasks",
     "zone",
 ]

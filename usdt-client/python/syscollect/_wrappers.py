@@ -4,7 +4,7 @@ import collections.abc
 import functools
 import inspect
 
-from ._native import FunctionZone, Steps, enabled, zone
+from ._native import FunctionZone, Steps, enabled, loop_turns, loop_waits, zone
 
 
 def decorate(function, name=None):
@@ -186,3 +186,29 @@ def trace_tasks(loop=None):
 
     factory._is_syscollect = True
     loop.set_task_factory(factory)
+
+
+def trace_loop(loop=None):
+    """Has the loop mark when it waits for events and when it goes on, also where it only looks for
+    them. Without a loop: the one that runs. Loops without a selector of Python's (uvloop) mark
+    nothing, and say so."""
+    import asyncio
+
+    if loop is None:
+        loop = asyncio.get_running_loop()
+    selector = getattr(loop, "_selector", None)
+    select = getattr(selector, "select", None)
+    if select is None:
+        raise TypeError(f"{type(loop).__name__} has no selector whose waits could be marked")
+    if getattr(select, "_is_syscollect", False):
+        return
+
+    def marked(timeout=None):
+        loop_waits()
+        try:
+            return select(timeout)
+        finally:
+            loop_turns()
+
+    marked._is_syscollect = True
+    selector.select = marked

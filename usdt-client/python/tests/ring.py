@@ -7,6 +7,7 @@ from syscollect import _native
 # Numbers of items and entries, as usdt-client/protocol has them.
 ZONE_END = 0xC0
 BEGIN, TEXT, VALUE, COLOR, MESSAGE, PLOT, FRAME, ASYNC_BEGIN = 1, 4, 5, 6, 7, 8, 9, 0x0A
+LOOP = 0x20
 ROLES = {1: "text", 2: "zone name", 3: "said", 4: "name", 6: "async text"}
 KINDS = {
     0x16: "attached",
@@ -15,6 +16,8 @@ KINDS = {
     0x13: "lost",
     0x14: "open",
     0x18: "async open",
+    0x1E: "image",
+    0x1F: "blocks",
 }
 SIGNED, FLOAT = 2, 3
 STRING = 1
@@ -89,6 +92,8 @@ def _lines(items, log):
             yield f"plot {_entry(log, second & U32)[0]} {_value(second >> 32, item[2])}"
         elif kind == FRAME:
             yield f"frame {_entry(log, second & U32)[0]}"
+        elif kind == LOOP:
+            yield "turns" if second else "waits"
         elif kind == VALUE:
             yield f"value {_field(log, first >> 32)}{_value(first >> 8 & 0xFF, second)}"
         elif kind == COLOR:

@@ -4,7 +4,7 @@ import asyncio
 import unittest
 
 import ring
-from syscollect import _native, message, trace_tasks, zone
+from syscollect import _native, message, trace_loop, trace_tasks, zone
 
 _native.hide()
 
@@ -36,6 +36,42 @@ class Tasks(unittest.TestCase):
                 "async end",
             ],
         )
+
+    def test_a_zone_that_is_laid_aside_keeps_its_name(self):
+        @zone
+        async def fetch():
+            for name in ("first", "second"):
+                with zone(name) as one:
+                    await asyncio.sleep(0)
+                    one.name("renamed")
+                    await asyncio.sleep(0)
+
+        asyncio.run(fetch())
+        lines = [line for line in ring.lines() if "fetch" not in line and "end" not in line]
+        begins = ["begin first at 1"]
+        once = [*begins, *begins, "zone name renamed", *begins, "zone name renamed"]
+        twice = [begins[0], "zone name second"] * 2
+        # A name that is said again is that of the part in which it is said.
+        twice += ["zone name renamed", begins[0], "zone name renamed"]
+        self.assertEqual(lines, once + twice)
+
+    def test_a_loop_that_marks_its_waits_has_one_in_each_turn(self):
+        async def main():
+            trace_loop()
+            trace_loop()
+            for step in range(3):
+                message(str(step))
+                await asyncio.sleep(0)
+
+        asyncio.run(main())
+        lines = ring.lines()
+        marks = [line for line in lines if line in ("waits", "turns")]
+        self.assertEqual(marks, ["waits", "turns"] * (len(marks) // 2))
+        at = [index for index, line in enumerate(lines) if line.startswith("message")]
+        between = [lines[one + 2 : two] for one, two in zip(at, at[1:])]
+        self.assertEqual(between, [["waits", "turns"]] * 2, lines)
+        with self.assertRaisesRegex(TypeError, "object has no selector"):
+            trace_loop(object())
 
     def test_tasks_by_a_factory(self):
         async def work(number):

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 import unittest
 
 import ring
@@ -11,6 +12,7 @@ from syscollect import (
     async_zone,
     enabled,
     frame,
+    frame_image,
     message,
     plot,
     stop_functions,
@@ -33,6 +35,26 @@ class Recorded(unittest.TestCase):
 
     def assert_lines(self, *expected):
         self.assertEqual(ring.lines(), list(expected))
+
+
+class Images(Recorded):
+    def test_an_image_comes_from_a_thread_of_the_library(self):
+        frame_image(bytes(16 * 8 * 4), 16, 8, frames_ago=1, flipped=True)
+        frame()
+        told = []
+        for _ in range(500):
+            told += ring.lines()
+            if "image" in told:
+                break
+            time.sleep(0.01)
+        self.assertEqual(sorted(told), ["blocks"] * 3 + ["frame -", "image"])
+
+
+class Unrecorded(unittest.TestCase):
+    def test_an_image_of_another_size_is_an_error_also_while_nobody_records(self):
+        self.assertFalse(enabled())
+        with self.assertRaisesRegex(ValueError, "four bytes for each pixel"):
+            frame_image(bytes(16 * 8 * 4 - 1), 16, 8)
 
 
 class Zones(Recorded):

@@ -6,6 +6,7 @@
 
 mod async_zone;
 mod counter;
+mod event_loop;
 #[cfg(feature = "images")]
 mod frame_image;
 mod gpu;
@@ -16,6 +17,7 @@ mod memory;
 
 pub use self::async_zone::*;
 pub use self::counter::*;
+pub use self::event_loop::*;
 #[cfg(feature = "images")]
 pub use self::frame_image::*;
 pub use self::gpu::*;

@@ -121,6 +121,7 @@ fn line(item: &[u64], log: &[u8]) -> String {
         ItemKind::Message => format!("message {} color {high:06x}", name(log, low)),
         ItemKind::Plot => format!("plot {} {}", name(log, low), value(u64::from(high), item[2])),
         ItemKind::Frame => format!("frame {} phase {high}", name(log, low)),
+        ItemKind::Loop => format!("loop {low}"),
         ItemKind::Tag => format!("tag {} {second}", name(log, (first >> 32) as u32)),
         ItemKind::Value => match (first >> 32) as u32 {
             u32::MAX => format!("value {}", value(first >> 8 & 0xff, second)),

@@ -162,6 +162,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
         Event::ThreadStart(thread) => format!("thread {} starts", tid(*thread, tables)),
         Event::ThreadEnd(thread) => format!("thread {} ends", tid(*thread, tables)),
         Event::Asleep(thread, _) => format!("thread {} is asleep", tid(*thread, tables)),
+        Event::LoopMark(thread, mark) => format!("loop of {} {mark:?}", tid(*thread, tables)),
         Event::Counter(id, value) => format!("{} = {value}", track(*id, tables)),
         Event::SliceBegin(id, slice) => {
             format!("{} begins {}", track(*id, tables), tables.strings.get(slice.name))

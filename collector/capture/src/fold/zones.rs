@@ -277,6 +277,7 @@ fn apply(group: Group<'_>, thread: &mut ThreadItems, program: &mut ProgramItems)
             program.calibrations.insert(context, group);
         }
         Event::Lost { .. }
+        | Event::Loop { .. }
         | Event::Message { .. }
         | Event::MarkerAt { .. }
         | Event::Alloc { .. }

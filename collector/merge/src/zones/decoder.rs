@@ -22,14 +22,14 @@ use crate::zones::prescan::PlacedMarker;
 use crate::zones::references::ZoneReferences;
 use crate::zones::threads::{OpenZone, ZoneStart, ZoneThreads};
 use syscollect_model::{
-    Event, Field, Fields, Forgotten, Lane, Message, ProcessId, Slice, StringId, Strings, ThreadId,
-    Unit, Value,
+    Event, Field, Fields, Forgotten, Lane, LoopMark, Message, ProcessId, Slice, StringId, Strings,
+    ThreadId, Unit, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_store::Producer;
 use syscollect_zone_protocol::{
-    self as zone_protocol, FramePhase, ImageBlocks, Item, is_stamped, item_words,
+    self as zone_protocol, FramePhase, ImageBlocks, Item, LoopPhase, is_stamped, item_words,
 };
 
 /// Decodes lanes of zones: what instrumented programs tell. Each part keeps what is open of its
@@ -201,6 +201,14 @@ impl Zones {
             ZoneEvent::Frame { set, phase } => {
                 let log = self.references.known.logs.get(client);
                 self.frames.on(engine, writer, log, set, phase)?;
+            }
+            ZoneEvent::Loop { phase } => {
+                let mark = match phase {
+                    LoopPhase::Waits => LoopMark::Waits,
+                    LoopPhase::Turns => LoopMark::Turns,
+                };
+                engine.occurred(EventType::LoopMark);
+                engine.emit(&Event::LoopMark(writer.thread, mark))?;
             }
             ZoneEvent::FrameImage(image) => self.images.begin(engine, writer, image),
             ZoneEvent::AsyncBegin { location, zone, task } => {

@@ -508,7 +508,10 @@ impl Exporter for TracyLive {
             Event::RecordingEnd(_) => self.tell(time, tracy::Event::Gap(None)),
             // Only switches say from when on; their first threads say so; the next CPU says so of
             // moves.
-            Event::Asleep(..) | Event::ProcessStart(_) | Event::Migration(_) => {}
+            Event::Asleep(..)
+            | Event::LoopMark(..)
+            | Event::ProcessStart(_)
+            | Event::Migration(_) => {}
         }
         let ended = [&self.things.ended, &self.zones.ended, &self.gpus.ended];
         let has_ended = ended.iter().any(|ended| !ended.is_empty());

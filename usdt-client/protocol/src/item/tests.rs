@@ -64,6 +64,7 @@ fn event() -> impl Strategy<Value = Event> {
         long.prop_map(|(location, zone, began)| Event::AsyncOpen { location, zone, began }),
         gpu_event().prop_map(Event::Gpu),
         frame_image().prop_map(Event::FrameImage),
+        one_of(LoopPhase::from_number).prop_map(|phase| Event::Loop { phase }),
     ]
 }
 

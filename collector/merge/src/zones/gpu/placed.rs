@@ -334,6 +334,7 @@ impl PlacedGpuZone {
                 location: slice.location,
                 color: slice.color,
                 stack: slice.stack,
+                clock_error: self.deviation,
                 submission_ended,
                 ended,
             }),
