@@ -89,7 +89,7 @@ impl ZoneNames {
                 self.keep(client, number, name.unwrap_or_default(), true);
             }
             Definition::String(text) => self.keep(client, number, text, false),
-            Definition::GpuContext(context) => self.keep_queue(client, number, &context),
+            Definition::GpuContext(context) => self.keep_queue(client, number, context),
             _ => {}
         });
     }
