@@ -2,6 +2,7 @@
 
 mod circles;
 mod generated;
+mod named_tests;
 mod opens;
 mod outside;
 
@@ -12,6 +13,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use self::named_tests::KnownTests;
 use crate::process::{output_of, root};
 
 /// Lines of code and comments in one file; longer ones hide several subjects.
@@ -60,6 +62,7 @@ pub(crate) fn run() -> Result<()> {
     found.extend(width.too_many());
     find_generated(&mut found)?;
     find_circles(&String::from_utf8_lossy(&listed.stdout), &mut found);
+    find_named_tests(&String::from_utf8_lossy(&listed.stdout), &mut found)?;
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
     }
@@ -110,6 +113,22 @@ fn find_generated(found: &mut Vec<String>) -> Result<()> {
     let all = String::from_utf8_lossy(&all.stdout);
     let names = all.lines().filter_map(|name| Some((name, generated::why_not(name)?)));
     found.extend(names.map(|(name, why)| format!("{name}: {why}; it is not to be committed")));
+    Ok(())
+}
+
+/// Finds guarantees of the trace buffer whose test is not there.
+fn find_named_tests(listed: &str, found: &mut Vec<String>) -> Result<()> {
+    let mut known = KnownTests::default();
+    let ours = |name: &&str| name.starts_with(named_tests::FOLDER) && name.ends_with(".rs");
+    for name in listed.lines().filter(ours) {
+        known.add(name, &fs::read_to_string(root().join(name))?);
+    }
+    let page = fs::read_to_string(root().join(named_tests::PAGE))?;
+    let missing = known.missing_of(&page).into_iter();
+    found.extend(
+        missing
+            .map(|(line, name)| format!("{}:{line}: there is no test {name}", named_tests::PAGE)),
+    );
     Ok(())
 }
 

@@ -172,7 +172,7 @@ impl Activity {
         let second = *second;
         let mut seconds =
             Seconds { machine, names, zones, functions, history, end, number, second };
-        records.take_each(|lane, at, record| seconds.on(lane, at.0, &record));
+        records.take_each(|lane, at, record| seconds.on(*lane, at.0, &record));
         for cpu in left_out.drain(..) {
             let from = seconds.machine.left_out(cpu);
             seconds.history.mark_incomplete(from);

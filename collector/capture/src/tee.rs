@@ -165,6 +165,14 @@ struct WaitingItems {
 }
 
 impl WaitingItems {
+    /// Nothing came since it was taken.
+    fn has_nothing(&self) -> bool {
+        self.items.is_empty()
+            && self.left_out.is_empty()
+            && self.nothing_before.is_none()
+            && self.passed_over.is_empty()
+    }
+
     /// Of this chunk nobody sees more than who runs.
     fn pass_over(&mut self, chunk: &Chunk) {
         let last = self.passed_over.entry(chunk.header.lane).or_default();
@@ -201,6 +209,9 @@ impl Watched {
     /// What came since the last call. What was left out is said behind what came before it.
     pub fn take(&self) -> Vec<Teed> {
         let mut waiting = self.0.lock();
+        if waiting.has_nothing() {
+            return Vec::new();
+        }
         waiting.resume_all();
         let WaitingItems { demand, rounds, .. } = *waiting;
         let passed_over = std::mem::take(&mut waiting.passed_over);

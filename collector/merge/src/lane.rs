@@ -2,7 +2,7 @@
 
 use crate::chunk_queue::{ChunkQueue, Decode, LaneGap, Resume};
 use syscollect_model::{Lane, LaneKind};
-use syscollect_playback::order::Cursor;
+use syscollect_playback::order::{Cursor, RunEnd};
 use syscollect_records::{
     CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord,
 };
@@ -94,19 +94,45 @@ impl LaneCursor {
         self.head = record.and_then(stamp).map(|stamp| stamp.ticks_near(self.first));
     }
 
+    /// Takes the scheduling events that are [before](RunEnd::is_behind) that end, up to the next
+    /// chunk; none of a lane that has others.
+    #[inline]
+    pub(crate) fn take_sched(
+        &mut self,
+        end: RunEnd<u64>,
+        mut on: impl FnMut(u64, &SchedStackRecord),
+    ) {
+        if self.lane.kind != LaneKind::Sched || self.waiting || self.start.is_some() {
+            return;
+        }
+        while let Some(ticks) = self.head.filter(|ticks| end.is_behind(ticks)) {
+            let Some(record) = self.sched() else { return };
+            on(ticks, &record);
+            self.at += self.stride;
+            self.find_head();
+            if self.head.is_none() {
+                return self.next_chunk(ticks);
+            }
+        }
+    }
+
+    /// The next record of a lane of scheduling.
+    #[inline]
+    fn sched(&self) -> Option<SchedStackRecord> {
+        let record = &self.data[self.at..];
+        if self.stride >= SchedStackRecord::SIZE {
+            return SchedStackRecord::from_bytes(record);
+        }
+        let event = SchedRecord::from_bytes(record)?;
+        Some(SchedStackRecord { event, user_stack: 0, kernel_stack: 0 })
+    }
+
     #[inline]
     fn decode(&self) -> Option<Record> {
         let record = &self.data[self.at..];
         let (_, kind) = stamp(record)?.split();
         match self.lane.kind {
-            LaneKind::Sched if self.stride >= SchedStackRecord::SIZE => {
-                SchedStackRecord::from_bytes(record).map(Record::Sched)
-            }
-            LaneKind::Sched => Some(Record::Sched(SchedStackRecord {
-                event: SchedRecord::from_bytes(record)?,
-                user_stack: 0,
-                kernel_stack: 0,
-            })),
+            LaneKind::Sched => self.sched().map(Record::Sched),
             LaneKind::Sample if kind == RecordKind::Sample as u8 => {
                 SampleRecord::from_bytes(record).map(Record::Sample)
             }

@@ -132,13 +132,19 @@ impl LiveRecords {
     }
 
     /// Gives each record that is next for good, with its lane and its ticks, which rarely fall.
-    pub fn take_each(&mut self, mut on: impl FnMut(Lane, Ticks, LiveRecord<'_>)) {
+    pub fn take_each(&mut self, mut on: impl FnMut(&Lane, Ticks, LiveRecord<'_>)) {
         loop {
+            let lanes = &self.lanes;
+            self.sources.run_of_sched(|lane, ticks, record| {
+                if let Some(lane) = lanes.get(lane) {
+                    on(lane, Ticks(ticks), LiveRecord::Sched(record));
+                }
+            });
             match self.sources.step() {
                 MergeStep::Item(source, (ticks, item)) => {
                     let (lane, lent) = self.sources.lent(source);
                     let Some(lane) = self.lanes.get(lane) else { continue };
-                    let mut give = |record| on(*lane, Ticks(ticks), record);
+                    let mut give = |record| on(lane, Ticks(ticks), record);
                     match &item {
                         SourceItem::Record(Record::Chunk(start)) => give(LiveRecord::ChunkStart {
                             current_tid: start.current_tid,

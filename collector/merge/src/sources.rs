@@ -8,6 +8,7 @@ use crate::zones::gpu::placed::PlacedGpuZone;
 use crate::zones::prescan::PlacedMarker;
 use syscollect_model::Ticks;
 use syscollect_playback::order::{Cursor, Merge, MergeStep};
+use syscollect_records::SchedStackRecord;
 
 /// Places among the sources: behind the horizon and the task events lie the lanes (of equal ticks a
 /// task is born before it runs), and behind these the markers and the zones of GPUs.
@@ -59,6 +60,18 @@ impl Sources {
     #[inline]
     pub(crate) fn step(&mut self) -> MergeStep<(u64, SourceItem)> {
         self.merge.step()
+    }
+
+    /// Takes the scheduling events of the lane that comes next, as many as are before all else; with
+    /// the lane's number.
+    #[inline]
+    pub(crate) fn run_of_sched(&mut self, mut on: impl FnMut(usize, u64, &SchedStackRecord)) {
+        self.merge.run(|source, cursor, end| {
+            if let Source::Lane(lane) = cursor {
+                let number = source.wrapping_sub(FIRST_LANE);
+                lane.take_sched(end, |ticks, record| on(number, ticks, record));
+            }
+        });
     }
 
     /// The number of a source's lane, and the bytes of what was taken last. Where the source is no

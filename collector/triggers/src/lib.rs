@@ -39,6 +39,7 @@ mod threads;
 mod thresholds;
 mod tracepoints;
 mod trigger;
+mod wait_table;
 mod waits;
 mod watcher;
 mod zones;

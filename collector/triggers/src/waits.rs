@@ -3,7 +3,7 @@
 use crate::cause::{Cause, NamePattern};
 use crate::found::{FoundCause, Occurrence};
 use crate::threads::Threads;
-use rustc_hash::FxHashMap;
+use crate::wait_table::{ThreadWait, WaitKind, WaitTable};
 use std::time::Duration;
 use syscollect_records::{RecordKind, SchedRecord, sched_flags, task_state};
 
@@ -16,17 +16,6 @@ const LISTED_WITHIN: Duration = Duration::from_secs(60);
 /// Nobody knows which thread it is.
 const UNKNOWN: u32 = u32::MAX;
 
-/// How a thread waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitKind {
-    /// It is runnable, and others have the CPU.
-    Runnable,
-    /// It sleeps, and a signal would wake it.
-    Interruptible,
-    /// It sleeps, and none would.
-    Uninterruptible,
-}
-
 #[derive(Debug)]
 struct WaitRule {
     trigger: usize,
@@ -37,22 +26,11 @@ struct WaitRule {
     longer: u64,
 }
 
-/// What is known of a thread: one that was heard of stays in the table for a while, for it is put
-/// there again for less than it is looked up for.
-#[derive(Debug, Default)]
-struct ThreadWait {
-    /// How it waits; `None` where it does not, or no rule asks.
-    kind: Option<WaitKind>,
-    since: u64,
-    /// The rules by which it was found, a bit each.
-    found: u64,
-}
-
 /// The waits of a machine's threads.
 #[derive(Debug)]
 pub(crate) struct Waits {
     rules: Vec<WaitRule>,
-    waits: FxHashMap<u32, ThreadWait>,
+    waits: WaitTable,
     /// Who has each CPU, by its number; [`UNKNOWN`].
     current: Vec<u32>,
     /// How long a wait may be of which no rule has anything to say, by [`WaitKind`].
@@ -102,7 +80,7 @@ impl Waits {
         let shortest = rules.iter().map(|rule| rule.longer).min()?;
         Some(Self {
             rules,
-            waits: FxHashMap::default(),
+            waits: WaitTable::new(),
             current: Vec::new(),
             shortest_of,
             next_look: 0,
@@ -138,7 +116,7 @@ impl Waits {
             'D' => WaitKind::Uninterruptible,
             _ => return,
         };
-        if !self.is_listing || self.waits.contains_key(&tid) {
+        if !self.is_listing || self.waits.contains(tid) {
             return;
         }
         self.set(tid, Some(kind), at);
@@ -147,7 +125,7 @@ impl Waits {
 
     /// Any wait may have ended.
     fn forget_waits(&mut self) {
-        self.waits.values_mut().for_each(|wait| wait.kind = None);
+        self.waits.iter_mut().for_each(|(_, wait)| wait.kind = None);
     }
 
     /// Who has a CPU from now on; who had it, or [`UNKNOWN`].
@@ -188,12 +166,14 @@ impl Waits {
                 if previous != UNKNOWN {
                     self.set(previous, wait_of(record), at);
                 }
-                let before = self.set(record.tid, None, at);
-                self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
+                if let Some(before) = self.set(record.tid, None, at) {
+                    self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
+                }
             }
             WAKING | WAKEUP_NEW => {
-                let before = self.set(record.tid, Some(WaitKind::Runnable), at);
-                self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
+                if let Some(before) = self.set(record.tid, Some(WaitKind::Runnable), at) {
+                    self.look_behind(before, FoundAt { tid: record.tid, at }, threads, found);
+                }
             }
             RESUME => {
                 if record.state | record.prio | record.next_prio != 0 {
@@ -206,32 +186,45 @@ impl Waits {
     }
 
     /// How a thread waits from now on, if a rule asks for that and its end will be seen; how it did
-    /// before.
+    /// before, if that was for longer than some rule allows.
     #[inline]
-    fn set(&mut self, tid: u32, kind: Option<WaitKind>, since: u64) -> ThreadWait {
+    fn set(&mut self, tid: u32, kind: Option<WaitKind>, at: u64) -> Option<ThreadWait> {
+        // Idle threads have a CPU of their own, and its number of nothing else.
+        if tid == 0 {
+            return None;
+        }
         let is_followed =
             |kind: &WaitKind| !self.is_blind && self.shortest_of[*kind as usize] != u64::MAX;
-        // Idle threads have a CPU of their own, and its number of nothing else.
-        let kind = kind.filter(|kind| tid != 0 && is_followed(kind));
-        let wait = ThreadWait { kind, since, found: 0 };
-        if self.waits.len() < MOST_THREADS || self.has_room_for(tid) {
-            return self.waits.insert(tid, wait).unwrap_or_default();
-        }
-        self.unfollowed += u64::from(kind.is_some());
-        ThreadWait::default()
+        let kind = kind.filter(is_followed);
+        let Some(known) = self.waits.get(tid) else {
+            self.add(tid, ThreadWait { kind, since: at, found: 0 });
+            return None;
+        };
+        let shortest = known.kind.map_or(u64::MAX, |kind| self.shortest_of[kind as usize]);
+        let before = (at.saturating_sub(known.since) > shortest).then_some(*known);
+        // Field by field: a copy of all at once would wait until each has reached the cache.
+        known.kind = kind;
+        known.since = at;
+        known.found = 0;
+        before
     }
 
     #[cold]
-    fn has_room_for(&mut self, tid: u32) -> bool {
-        if std::mem::take(&mut self.may_make_room) {
+    fn add(&mut self, tid: u32, wait: ThreadWait) {
+        if self.waits.len() >= MOST_THREADS && std::mem::take(&mut self.may_make_room) {
             self.is_listing = false;
-            self.waits.retain(|_, wait| wait.kind.is_some());
+            self.waits.retain_waiting();
         }
-        self.waits.len() < MOST_THREADS || self.waits.contains_key(&tid)
+        if self.waits.len() < MOST_THREADS {
+            self.waits.add(tid, wait);
+        } else {
+            self.unfollowed += u64::from(wait.kind.is_some());
+        }
     }
 
-    /// A wait is over: whether it was too long, if that was not found before.
-    #[inline]
+    /// A wait is over that was longer than some rule allows: whether it was too long, if that was
+    /// not found before.
+    #[cold]
     fn look_behind(
         &self,
         mut wait: ThreadWait,
@@ -239,10 +232,7 @@ impl Waits {
         threads: &Threads,
         found: &mut Vec<FoundCause>,
     ) {
-        let shortest = wait.kind.map_or(u64::MAX, |kind| self.shortest_of[kind as usize]);
-        if at.saturating_sub(wait.since) > shortest {
-            wait.look(tid, at, &self.rules, threads, found);
-        }
+        wait.look(tid, at, &self.rules, threads, found);
     }
 
     /// Looks who waits for too long by now.
@@ -256,11 +246,11 @@ impl Waits {
             return;
         }
         if !self.is_listing {
-            self.waits.retain(|_, wait| wait.kind.is_some());
+            self.waits.retain_waiting();
         }
         let mut next = now.saturating_add(self.shortest);
-        for (tid, wait) in &mut self.waits {
-            next = next.min(wait.look(*tid, now, &self.rules, threads, found));
+        for (tid, wait) in self.waits.iter_mut() {
+            next = next.min(wait.look(tid, now, &self.rules, threads, found));
         }
         self.next_look = next;
     }

@@ -314,7 +314,7 @@ impl Watcher {
     }
 
     #[inline]
-    fn on(&mut self, lane: Lane, at: u64, record: LiveRecord<'_>, timed: &mut TimedCauses) {
+    fn on(&mut self, lane: &Lane, at: u64, record: LiveRecord<'_>, timed: &mut TimedCauses) {
         let Self { threads, found, .. } = self;
         match record {
             LiveRecord::Sched(record) => {
@@ -330,7 +330,7 @@ impl Watcher {
             LiveRecord::Task(record) => self.on_task(at, record),
             LiveRecord::Counter(record) => self.thresholds.on_counter(at, record, found),
             LiveRecord::ZoneStart(chunk, is_missing) => {
-                self.zones.chunk(lane, chunk, is_missing);
+                self.zones.chunk(*lane, chunk, is_missing);
             }
             LiveRecord::Zone(words) => {
                 let Self { logs, thresholds, .. } = self;
@@ -338,7 +338,7 @@ impl Watcher {
                 let look_every = timed.look_every;
                 let context =
                     &mut ZoneContext { logs, limits, thresholds, threads, found, look_every };
-                self.zones.on(lane, at, words, context);
+                self.zones.on(*lane, at, words, context);
             }
             LiveRecord::Hit(bytes) => self.hits.on(at, bytes, &mut timed.limits, found),
             LiveRecord::Tracepoint(bytes) => self.tracepoints.on(at, bytes, found),

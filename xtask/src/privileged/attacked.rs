@@ -74,6 +74,12 @@ impl Usage {
         self.by_thread.get(name).copied().unwrap_or(0.0)
     }
 
+    /// What all threads but those of these names used, of a CPU, of those that have not ended.
+    pub(super) fn of_all_but(&self, names: &[&str]) -> f64 {
+        let others = self.by_thread.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        others.map(|(_, cpu)| cpu).sum()
+    }
+
     /// The threads that used more than a thousandth of a CPU, in words.
     pub(super) fn threads(&self) -> String {
         let busy = self.by_thread.iter().filter(|(_, cpu)| **cpu > 0.001);
@@ -285,10 +291,10 @@ impl Drop for Watch {
 
 /// The recorder and the program that holds its probes, which it starts before it records.
 #[derive(Clone, Debug)]
-struct Programs(Vec<u32>);
+pub(super) struct Programs(Vec<u32>);
 
 impl Programs {
-    fn of(pid: u32) -> Result<Self> {
+    pub(super) fn of(pid: u32) -> Result<Self> {
         let all = fs::read_dir("/proc")?.flatten();
         let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         // Others end meanwhile.
@@ -335,7 +341,7 @@ impl Programs {
     }
 
     /// What they use in so long a time.
-    fn during(&self, long: Duration) -> Result<Usage> {
+    pub(super) fn during(&self, long: Duration) -> Result<Usage> {
         let before = self.now()?;
         std::thread::sleep(long);
         Ok(before.until(&self.now()?))

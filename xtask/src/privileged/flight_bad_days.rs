@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use super::context::{Context, finish, number, signal, text, until};
 use super::failures::Mounted;
 use super::flight::{Flight, checked_whole};
+use super::flight_stopped::stand_still;
 
 /// How long the recorder stands still.
 const STANDSTILL: Duration = Duration::from_secs(3);
@@ -28,7 +29,7 @@ pub(crate) fn bad_days(context: &Context) -> Result<String> {
 
     let full = full_disk(&flight, &folder)?;
     remount(&folder, "size=512m")?;
-    let standstill = standstill(context, &flight, &folder)?;
+    let standstill = stand_still(context, &flight, STANDSTILL)?;
     asker_without_room(context, &flight)?;
     asker_killed(context, &flight)?;
 
@@ -95,23 +96,6 @@ fn full_disk(flight: &Flight<'_>, folder: &Path) -> Result<String> {
         files(folder).into_iter().find(|path| fs::metadata(path).is_ok_and(|data| data.len() == 0));
     ensure!(empty.is_none(), "an empty file is left: {empty:?}");
     Ok("a full disk is told of".into())
-}
-
-/// What happens while the recorder stands still is recorded as far as lanes have room, and all else
-/// is counted.
-fn standstill(context: &Context, flight: &Flight<'_>, folder: &Path) -> Result<String> {
-    signal(flight.recorder_id(), libc::SIGSTOP);
-    let mut load = Command::new(&context.load);
-    let times = context.times(200_000).to_string();
-    let load = load.args(["ping-pong", &times, "0"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut load = load.spawn()?;
-    std::thread::sleep(STANDSTILL);
-    signal(flight.recorder_id(), libc::SIGCONT);
-    load.wait()?;
-    let taken = snapshot_by_signal(flight, folder)?;
-    let info = checked_whole(context, &taken)?;
-    let lost = number(&info, "lost")?;
-    Ok(format!("after {STANDSTILL:.0?} of standing still {lost} records are counted as lost"))
 }
 
 /// A snapshot that a signal asks for.

@@ -274,7 +274,7 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     for reported in ["mapped files faster", "began, and mapped files of code, faster"] {
         ensure!(
             output.stderr.contains(&format!("programs of user {NOBODY} {reported}")),
-            "nothing tells of it:\n{}",
+            "nothing tells that they {reported}:\n{}",
             output.stderr
         );
         ensure!(

@@ -21,9 +21,12 @@ pub(crate) mod files;
 mod flight;
 mod flight_bad_days;
 mod flight_busy;
+mod flight_clocks;
 mod flight_crowded;
 mod flight_executions;
+mod flight_flood;
 mod flight_standstill;
+mod flight_stopped;
 mod flight_storm;
 mod flight_zones;
 mod full_rate;
@@ -73,6 +76,7 @@ mod starts;
 mod survival;
 mod top;
 mod tracefs;
+mod trigger_storm;
 mod triggers;
 mod two_recorders;
 mod uncharged;
@@ -144,14 +148,20 @@ const TESTS: &[Test] = &[
     test!("flight-bad-days", flight_bad_days::bad_days),
     test!("flight-busy", flight_busy::busy),
     test!("flight-crowded" named, flight_crowded::crowded),
+    test!("flight-flood", flight_flood::flood),
+    test!("flight-hotplug" kernels, flight_clocks::hotplug),
+    test!("flight-clock-set" named, flight_clocks::clock_set),
+    test!("flight-suspend" named, flight_clocks::suspend),
     test!("flight-restarted", flight_zones::restarted),
     test!("flight-storm", flight_storm::storm),
     test!("flight-storm-long" named, flight_storm::long),
     test!("flight-executions" named, flight_executions::executions),
     test!("flight-executions-long" named, flight_executions::long),
     test!("flight-standstill" named, flight_standstill::standstill, needs "user_probes"),
+    test!("flight-stopped" named, flight_stopped::stopped, needs "user_probes"),
     test!("flight-zones", flight_zones::open_zones),
     test!("triggers", triggers::triggers, needs "user_probes"),
+    test!("trigger-storm", trigger_storm::storm, needs "user_probes"),
     test!("top", top::figures),
     test!("top-zones", top::zones, needs "user_probes"),
     test!("top-functions", top::functions),

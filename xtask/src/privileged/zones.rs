@@ -370,11 +370,21 @@ impl ProcessZones {
         items
     }
 
-    /// The first and the last of the numbers that zones have as values; fails if one is missing.
-    pub(super) fn numbers_in_a_row(&self) -> Result<(u64, u64)> {
+    /// Events of zones that are counted as lost, of all programs.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The numbers that zones have as values.
+    pub(super) fn numbers(&self) -> Vec<u64> {
         let items = self.threads.keys().flat_map(|tid| self.of(*tid));
         let values = items.filter(|item| is(ItemKind::Value)(item));
-        let numbers: Vec<u64> = values.filter_map(|item| item.get(1).copied()).collect();
+        values.filter_map(|item| item.get(1).copied()).collect()
+    }
+
+    /// The first and the last of the numbers that zones have as values; fails if one is missing.
+    pub(super) fn numbers_in_a_row(&self) -> Result<(u64, u64)> {
+        let numbers = self.numbers();
         if let Some(pair) = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1) {
             bail!("the number {} is followed by {}", pair[0], pair[1]);
         }

@@ -15,8 +15,8 @@ use crate::instrumented::numbered;
 
 /// Descriptors of each kind that are sent: a recorder takes 16 arenas of a process.
 const SENT: usize = 20;
-/// Bytes of a message's descriptors.
-const CONTROL_BYTES: usize = 1024;
+/// Bytes of a message's descriptors: as many as the kernel takes.
+const CONTROL_BYTES: usize = 1056;
 
 /// Takes the descriptors of one who connects to `socket`, keeps them, and then marks zones as
 /// [`numbered`] does.
@@ -38,22 +38,23 @@ pub(crate) fn send_arenas(socket: &str, service: u32) -> Result<()> {
     let arenas = (0..SENT).map(|_| Arena::of(service)).collect::<Result<Vec<_>>>()?;
     let empty = empty.iter().map(AsRawFd::as_raw_fd);
     let all: Vec<RawFd> = empty.chain(arenas.iter().map(Arena::descriptor)).collect();
-    send(&UnixStream::connect(socket)?, &all).context("cannot send descriptors")
+    send_with(&UnixStream::connect(socket)?, &[0], &all).context("cannot send descriptors")
 }
 
-/// A message of one byte, and room for what goes with it.
+/// A message, and room for what goes with it.
 struct Envelope {
-    byte: [u8; 1],
+    bytes: Vec<u8>,
     part: libc::iovec,
     /// In words, for the alignment of what lies there.
     control: [u64; CONTROL_BYTES / 8],
 }
 
 impl Envelope {
-    fn new() -> Box<Self> {
-        let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
-        let mut envelope = Box::new(Self { byte: [0], part, control: [0; CONTROL_BYTES / 8] });
-        envelope.part.iov_base = (&raw mut envelope.byte).cast();
+    fn new(bytes: &[u8]) -> Box<Self> {
+        let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: bytes.len() };
+        let (bytes, control) = (bytes.to_vec(), [0; CONTROL_BYTES / 8]);
+        let mut envelope = Box::new(Self { bytes, part, control });
+        envelope.part.iov_base = envelope.bytes.as_mut_ptr().cast();
         envelope
     }
 
@@ -69,12 +70,17 @@ impl Envelope {
     }
 }
 
-fn send(socket: &UnixStream, descriptors: &[RawFd]) -> Result<()> {
+/// Sends descriptors with these bytes.
+pub(crate) fn send_with(
+    socket: &impl AsRawFd,
+    message: &[u8],
+    descriptors: &[RawFd],
+) -> io::Result<()> {
     let bytes = size_of_val(descriptors) as u32;
-    let mut envelope = Envelope::new();
+    let mut envelope = Envelope::new(message);
     // SAFETY: computes with numbers.
     let (space, length) = unsafe { (libc::CMSG_SPACE(bytes), libc::CMSG_LEN(bytes)) };
-    ensure!(space as usize <= CONTROL_BYTES, "too many descriptors for a message");
+    assert!(space as usize <= CONTROL_BYTES, "too many descriptors for a message");
     let header = envelope.header(space as usize);
     // SAFETY: the header's control data has room for one header and these descriptors, and all that
     // it points to lives through the call.
@@ -90,12 +96,11 @@ fn send(socket: &UnixStream, descriptors: &[RawFd]) -> Result<()> {
         );
         libc::sendmsg(socket.as_raw_fd(), &raw const header, 0)
     };
-    ensure!(sent == 1, "sendmsg: {}", io::Error::last_os_error());
-    Ok(())
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn receive(socket: &UnixStream) -> Result<Vec<OwnedFd>> {
-    let mut envelope = Envelope::new();
+    let mut envelope = Envelope::new(&[0]);
     let mut header = envelope.header(CONTROL_BYTES);
     // SAFETY: all that the header points to may be written, and lives through the call.
     let received =

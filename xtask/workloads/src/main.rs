@@ -42,10 +42,12 @@ mod ping_pong;
 mod probed;
 mod renames;
 mod shares;
+mod socket_flood;
 mod stacks;
 mod stall;
 mod system;
 mod timers;
+mod trigger_storm;
 mod unwound;
 mod usdt;
 mod visiting;
@@ -72,6 +74,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | stall WHAT SIZE NAME | \
+                     trigger-storm RATE SECONDS | flood-socket SOCKET WHAT SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
                      unwound SECONDS | large-frame TIMES | probed CALLS | hits-long|hits-short SECONDS | leaves SECONDS | \
                      visiting FOLDER SECONDS | hostile \
@@ -179,6 +182,12 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             new_stacks::run(number(processes)?, number(seconds)?)?;
         }
         ["stall", what, size, name] => stall::run(what, number(size)?, name)?,
+        ["flood-socket", socket, what, seconds] => {
+            socket_flood::run(socket, what, number(seconds)?)?;
+        }
+        ["trigger-storm", rate, seconds] => {
+            trigger_storm::run(number(rate)?, number(seconds)?)?;
+        }
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
         ["hits-long", seconds] => hits::run_long(number(seconds)?)?,
         ["hits-short", seconds] => hits::run_short(number(seconds)?)?,

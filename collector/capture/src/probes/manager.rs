@@ -49,6 +49,8 @@ const LOOK_AT_KEEPER: Duration = Duration::from_secs(1);
 /// counted. And those that are heard before the next look.
 const MESSAGES_MAX: usize = 131_072;
 const TOLD_AT_ONCE: usize = 16_384;
+/// How often it is noted what was not looked at so far.
+const ACCOUNT_EVERY: Duration = Duration::from_millis(250);
 /// How long the end waits to be told what was not looked at.
 const LONGEST_ACCOUNT: Duration = Duration::from_secs(1);
 /// How long the end waits for breakpoints to be taken out: the kernel does that one by one, and
@@ -112,8 +114,9 @@ pub(super) struct ManagerReport {
     waiting: AtomicUsize,
     /// When the recording began, if what ran was not looked into by then.
     began: Mutex<Option<Instant>>,
-    /// What was not looked at in time, once the thread is done.
+    /// What was not looked at in time, once the thread is done; and as it was a moment ago.
     accounts: Mutex<Option<Accounts>>,
+    accounts_so_far: Mutex<Accounts>,
     stopping: AtomicBool,
 }
 
@@ -122,6 +125,12 @@ pub(super) struct ManagerReport {
 struct Accounts {
     all: Account,
     notes: Vec<String>,
+}
+
+impl Accounts {
+    fn of(queue: &ScanQueue<'_>) -> Self {
+        Self { all: queue.account(), notes: queue.notes() }
+    }
 }
 
 impl ManagerReport {
@@ -205,8 +214,21 @@ impl ManagerReport {
 
     /// Nothing more will be looked at.
     fn end(&self, queue: &ScanQueue<'_>) {
-        let accounts = Accounts { all: queue.account(), notes: queue.notes() };
+        let accounts = Accounts::of(queue);
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
+    }
+
+    /// What is known by now: where a look takes longer than the end waits for it, whose files
+    /// waited behind it is told as of then.
+    fn note_accounts(&self, queue: &ScanQueue<'_>) {
+        let accounts = Accounts::of(queue);
+        *self.accounts_so_far.lock().unwrap_or_else(PoisonError::into_inner) = accounts;
+    }
+
+    /// All that is known of what was not looked at in time.
+    fn latest_accounts(&self) -> Accounts {
+        let so_far = || self.accounts_so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.accounts().unwrap_or_else(so_far)
     }
 
     fn accounts(&self) -> Option<Accounts> {
@@ -251,7 +273,7 @@ impl ManagerReport {
         };
         let taken_back = self.taken_back();
         notes.retain(|note| !taken_back.contains(note));
-        notes.extend(self.accounts().unwrap_or_default().notes);
+        notes.extend(self.latest_accounts().notes);
         let unheard = self.unheard.load(Ordering::Relaxed);
         let counts = [
             (left_out, "more notes of this kind are left out"),
@@ -428,8 +450,8 @@ impl Manager {
         while self.reported.accounts().is_none() {
             if Instant::now() >= end {
                 self.reported.note(
-                    "when the recording ended, a file was still being looked into for probes: it \
-                     is not known which others waited"
+                    "when the recording ended, a file was still being looked into for probes: \
+                     which others waited is known as of before it"
                         .to_owned(),
                 );
                 return;
@@ -441,7 +463,7 @@ impl Manager {
     /// Counts of what the thread did.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
         let reported = &self.reported;
-        let of_turns = reported.accounts().unwrap_or_default().all;
+        let of_turns = reported.latest_accounts().all;
         let counts = [
             ("probe_files_scanned", load(&reported.scanned)),
             ("probe_files_attached", load(&reported.files)),
@@ -509,6 +531,7 @@ fn manage(
     queue.add_processes();
     let mut is_first_done = false;
     let mut is_idle = false;
+    let mut accounted = Instant::now();
     loop {
         // What was told comes before any scan: whose turn it is depends on who waits.
         let wait = match (is_idle, queue.is_done()) {
@@ -539,6 +562,10 @@ fn manage(
             }
             break;
         }
+        if accounted.elapsed() >= ACCOUNT_EVERY {
+            accounted = Instant::now();
+            reported.note_accounts(&queue);
+        }
         is_idle = !queue.scan_next(&mut scanner);
         if !is_first_done && queue.is_first_done() {
             is_first_done = true;
@@ -556,6 +583,17 @@ fn manage(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_behind_a_look_that_does_not_end_is_told_as_of_before_it() {
+        let reported = ManagerReport::default();
+        let notes = vec!["programs of user 7 mapped files faster".to_owned()];
+        *reported.accounts_so_far.lock().unwrap() = Accounts { notes, ..Accounts::default() };
+        assert_eq!(reported.notes(), ["programs of user 7 mapped files faster"]);
+        // It ended, and there was time for all of them.
+        *reported.accounts.lock().unwrap() = Some(Accounts::default());
+        assert!(reported.notes().is_empty());
+    }
 
     #[test]
     fn a_library_that_is_loaded_later_is_not_missing_any_more() {

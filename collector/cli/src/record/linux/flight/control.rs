@@ -1,7 +1,8 @@
 //! The socket on which a flight recorder is asked for snapshots.
 //!
 //! It takes datagrams, one request each, which come with a socket for the answer: nobody holds a
-//! connection, and a request costs at most [`MOST_BYTES`] of memory and two descriptors. Who may
+//! connection, and a request costs at most [`MOST_BYTES`] of memory and two descriptors. Requests
+//! without end are heard at a [pace](super::hearing_pace). Who may
 //! ask is who may write to the socket's file: root, and the members of a group. Who of them asks is
 //! what the kernel says of whoever sent the datagram. What it says of the answer's socket is who
 //! made that, and a socket that root made may be in somebody else's hands (a service's standard
@@ -9,15 +10,17 @@
 
 use super::asked::{AnswerSocket, Asked, Asker};
 use super::closing::{Brought, Closer};
+use super::hearing_pace::HearingPace;
 use super::message::{MOST_BYTES, MOST_REASON, Request};
 use anyhow::{Context, Result, bail};
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use syscollect_capture::{Datagram, ask_for_senders, receive_datagram};
 
 /// How long the end of the recorder may go unnoticed.
@@ -27,6 +30,7 @@ const LOOK_UP: Duration = Duration::from_millis(200);
 pub(super) struct ControlSocket {
     socket: UnixDatagram,
     closer: Closer,
+    pace: Cell<HearingPace>,
 }
 
 /// Its file, which goes with this.
@@ -63,7 +67,8 @@ impl ControlSocket {
         permitted.with_context(|| format!("cannot give {} its rights", path.display()))?;
         socket.set_read_timeout(Some(LOOK_UP)).context("cannot listen")?;
         let closer = Closer::start().context("cannot start a thread")?;
-        Ok((Self { socket, closer }, file))
+        let pace = Cell::new(HearingPace::new());
+        Ok((Self { socket, closer, pace }, file))
     }
 
     /// The next request, if one comes soon. What is none is answered here.
@@ -82,6 +87,9 @@ impl ControlSocket {
                 Err(error) if is_no_request(&error) => return Ok(None),
                 Err(error) => return Err(error),
             };
+        let mut pace = self.pace.get();
+        std::thread::sleep(pace.heard(descriptors.len(), Instant::now()));
+        self.pace.set(pace);
         let mut descriptors = descriptors.into_iter();
         let answer = descriptors.next().and_then(|socket| AnswerSocket::of(socket, &self.closer));
         let file = descriptors.next().map(|file| Brought::new(file, &self.closer));
@@ -149,7 +157,6 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::net::UnixStream;
-    use std::time::Instant;
     use syscollect_capture::send_descriptors;
 
     struct SocketUser {

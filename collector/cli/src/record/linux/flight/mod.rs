@@ -6,6 +6,7 @@ mod client;
 mod closing;
 mod control;
 mod folder;
+mod hearing_pace;
 mod live_names;
 mod message;
 mod notify;

@@ -20,6 +20,9 @@ use syscollect_triggers::{CANNOT_FIRE, Cause, Firing, Trigger, TriggerStatus, Wa
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// How often it is noted what the triggers saw, for whoever asks.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
 /// How long a trigger cannot fire before that is said: definitions come one after the other.
 const DOUBT: Duration = Duration::from_secs(2);
 
@@ -80,6 +83,8 @@ impl Triggers {
             folder,
             doubtful: BTreeMap::new(),
             crowded: CrowdedTriggers::default(),
+            unwatched: 0,
+            reported: None,
             shared: Arc::clone(&shared),
         };
         let thread = std::thread::Builder::new().name("triggers".into());
@@ -147,6 +152,10 @@ struct Watching {
     /// Since when triggers cannot fire, by their names; `None` once that was said.
     doubtful: BTreeMap<String, Option<Instant>>,
     crowded: CrowdedTriggers,
+    /// Chunks that came too fast to be looked at.
+    unwatched: u64,
+    /// When it was last noted what the triggers saw.
+    reported: Option<Instant>,
     shared: Arc<SharedState>,
 }
 
@@ -235,13 +244,16 @@ impl Watching {
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
-        if now.is_some() || unwatched > 0 {
-            self.report(unwatched);
+        self.unwatched += unwatched;
+        let is_due = self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY);
+        if is_due && (now.is_some() || self.unwatched > 0) {
+            self.report();
         }
     }
 
-    /// Says what the triggers saw, when so many chunks more came too fast to be looked at.
-    fn report(&mut self, unwatched: u64) {
+    /// Notes what the triggers saw.
+    fn report(&mut self) {
+        self.reported = Some(Instant::now());
         let mut triggers = self.watcher.statuses();
         self.tell_what_cannot_fire(&triggers);
         for status in &mut triggers {
@@ -253,7 +265,7 @@ impl Watching {
         report.triggers = triggers;
         report.waiting = self.pending.len() as u64;
         report.unfollowed = self.watcher.unfollowed();
-        report.unwatched_chunks += unwatched;
+        report.unwatched_chunks = self.unwatched;
     }
 
     /// Says once, of each trigger that cannot fire, why: what is recorded tells it, some time after
