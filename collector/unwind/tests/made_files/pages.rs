@@ -63,8 +63,7 @@ fn a_long_function_with_one_rule_is_not_believed_where_it_moves_its_stack_pointe
     let pushes = vec![0xeb, 0xfe, 0x50, 0x51, 0xeb, 0xfe];
     let functions = vec![known(0, 0x100, 10), known(0xf000, 0x2000, 10)];
     let mut image = Image::new(functions);
-    image.machine_code =
-        vec![(0x10, pushes.clone()), (0xf100, makes_its_frame), (0xfffc, pushes)];
+    image.machine_code = vec![(0x10, pushes.clone()), (0xf100, makes_its_frame), (0xfffc, pushes)];
     let pages = image.pages(0..2).unwrap();
     let short = [(0, 10), (0x100, 0)];
     let long = [(0xf000, 10), (0xf102, 1), (0xf103, 2), (0xf104, 3), (0xf108, 10), (0xfffe, 0)];
