@@ -214,9 +214,9 @@ impl Source {
 
 /// Bytes that the C library sets to 0 itself where it has them from before.
 const FEW: usize = 128 << 10;
-/// It takes more than 32 MiB from the kernel each time: that is 0 already, and no memory until it is
-/// written to. Less, it keeps once it was given back, and sets all of it to 0 the next time, though
-/// little is wanted: of a section of 15 MB that took longer than all else of eight pages.
+/// It takes more than 32 MiB from the kernel each time: that is 0 already, and no memory until it
+/// is written to. Less, it keeps once it was given back, and sets all of it to 0 the next time,
+/// though little is wanted: of a section of 15 MB that took about as long as all else.
 const FRESH: usize = 33 << 20;
 
 fn zeros(length: usize) -> Vec<u8> {

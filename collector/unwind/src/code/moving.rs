@@ -1,9 +1,9 @@
 //! Code that moves its stack pointer though its unwind information has one rule for all of it.
 //!
-//! Interpreters that are written in assembly (LuaJIT's) have one frame for all of their code and say
-//! that once. Where they make that frame, leave it, or put something on the stack, this is not true,
-//! and a walk would take any word for a return address: a wrong stack, or one that seems whole where
-//! the word is 0.
+//! Interpreters that are written in assembly (LuaJIT's) have one frame for all of their code and
+//! say that once. Where they make that frame, leave it, or put something on the stack, this is not
+//! true, and a walk would take any word for a return address: a wrong stack, or one that seems
+//! whole where the word is 0.
 
 use super::decode::{Flow, InstructionEffects, StackChange, decode};
 use crate::arch::STACK_POINTER;
