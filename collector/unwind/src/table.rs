@@ -245,7 +245,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
         }
     }
 
-    /// Adds the rows from `address` on, which becomes the place that the next one is of. The rule of
+    /// Adds the rows from `address` on, which becomes the place that the next is of. The rule of
     /// the last.
     fn add_rows_until(
         &mut self,
