@@ -38,6 +38,16 @@ impl Rule {
         Self { cfa, cfa_offset, frame_pointer, saved_offset }
     }
 
+    /// Where the CFA is.
+    pub(crate) fn cfa(self) -> RuleAndOffset {
+        (self.cfa, self.cfa_offset)
+    }
+
+    /// Where the caller's rbp is.
+    pub(crate) fn frame_pointer(self) -> RuleAndOffset {
+        (self.frame_pointer, self.saved_offset)
+    }
+
     pub(crate) fn of_row(row: UnwindRow) -> Self {
         let UnwindRow { address: _, cfa, frame_pointer, cfa_offset, saved_offset } = row;
         Self { cfa, cfa_offset, frame_pointer, saved_offset }

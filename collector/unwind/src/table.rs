@@ -1,7 +1,7 @@
 //! Rows of pages, made of a file's unwind information and, where that says nothing, of its code.
 
 use crate::UnwindRow;
-use crate::code::{BareCode, CODE_AROUND, LINKED_CODE_AROUND, linked_rules, rules};
+use crate::code::{BareCode, CODE_AROUND, LINKED_CODE_AROUND, linked_rules, moving, rules};
 use crate::fde::FdeReader;
 use crate::file::{Layout, Source};
 use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame, enters_haskell};
@@ -42,7 +42,11 @@ pub(crate) fn pages(
     }
 }
 
-/// Reads code of which nothing else is known.
+/// Bytes of functions with one rule that are looked into. Nearly all shorter ones are a compiler's,
+/// whose rules are true, and to look into each would take as long as all else.
+const HAND_WRITTEN: Range<u64> = 4096..128 << 10;
+
+/// Reads code of which nothing else is known, or little that is true.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeReader<'a> {
     pub(crate) source: &'a Source,
@@ -55,6 +59,21 @@ pub(crate) struct CodeReader<'a> {
 const HASKELL_MIN: u64 = 4096;
 
 impl CodeReader<'_> {
+    /// Where the code at these addresses of a segment, of which all of `said` is said, moves its
+    /// stack pointer all the same, and what holds there.
+    fn moving_rules(
+        &self,
+        segment: LoadedPart,
+        addresses: &Range<u64>,
+        said: Rule,
+    ) -> Vec<(u64, Rule)> {
+        let size = addresses.end - addresses.start;
+        let offset = addresses.start - segment.address + segment.offset;
+        let part = LoadedPart::new(addresses.start, offset, size);
+        let bytes = part.and_then(|part| self.source.read(part).ok());
+        bytes.map_or_else(Vec::new, |bytes| moving::rules(&bytes, addresses.start, said))
+    }
+
     /// Rules of the code at these addresses of a segment, a part of what has no unwind information.
     /// What cannot be read has none.
     fn rules(
@@ -205,20 +224,36 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
         let end = holds.end.min(run.addresses().end);
         let mut address = holds.start;
         let rows = self.add_rows_until(fde, &mut address, end, run);
-        // What was said before still counts.
-        if rows.is_err() {
-            self.writer.set(run.offset(address), Rule::INEXPRESSIBLE);
+        match rows {
+            Ok(rule) if address == holds.start => self.add_moves(rule, holds, run),
+            Ok(_) => {}
+            // What was said before still counts.
+            Err(Damaged) => self.writer.set(run.offset(address), Rule::INEXPRESSIBLE),
         }
     }
 
-    /// Adds the rows from `address` on, which becomes the place that the next one is of.
+    /// Adds what the code of a long function says, of which there is one row.
+    fn add_moves(&mut self, said: Rule, holds: Range<u64>, run: &Run) {
+        let end = holds.end.min(run.segment.addresses().end);
+        let is_hand_written = HAND_WRITTEN.contains(&end.saturating_sub(holds.start));
+        let Some(code) = self.code.filter(|_| is_hand_written) else { return };
+        for (address, rule) in code.moving_rules(run.segment, &(holds.start..end), said) {
+            // Before the run, all is put at its beginning, where the last of it holds.
+            if address < end {
+                self.set(run, address, rule);
+            }
+        }
+    }
+
+    /// Adds the rows from `address` on, which becomes the place that the next is of. The rule of
+    /// the last.
     fn add_rows_until(
         &mut self,
         fde: &FrameDescriptionEntry<Slice<'a>>,
         address: &mut u64,
         end: u64,
         run: &Run,
-    ) -> Result<(), Damaged> {
+    ) -> Result<Rule, Damaged> {
         let (section, bases) = (&self.fdes.section, self.fdes.bases);
         let mut program = Program::new(section, fde.cie());
         // What a CIE says belongs to no address.
@@ -233,10 +268,10 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
                 *address = next;
             }
             if *address >= end {
-                return Ok(());
+                return Ok(program.rule());
             }
         }
         self.writer.set(run.offset(*address), program.rule());
-        Ok(())
+        Ok(program.rule())
     }
 }

@@ -1,19 +1,13 @@
 //! The figures of `cargo xtask bench --stacks` that are of no single program: known chains next to
-//! perf, packages as they are installed, and what samples and tables cost.
+//! perf, and what samples and tables cost.
 
-use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
-use std::fmt::{self, Write as _};
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, ModuleId, StackCut, StackId, Tables, ThreadId, Time};
-use syscollect_playback::Recording as _;
-use syscollect_store::CaptureReader;
 
 use super::stacks::{PROGRAMS, Program, perf_stacks};
 use super::tracer::PERF_DWARF;
@@ -21,19 +15,19 @@ use crate::privileged::chains::{
     TwiceRecorded, recorded_twice,
     stacks::{StackCounts, StackKind},
 };
-use crate::privileged::context::{Context, finish, statistic};
+use crate::privileged::context::{Context, statistic};
 use crate::privileged::{python, unwinding_oracle};
 use crate::report::Outcome;
 
-const KINDS: [StackKind; 3] = [StackKind::Sample, StackKind::OffCpu, StackKind::Waker];
-const ALL_KINDS: [&str; 4] = ["--freq", "999", "--stacks", "samples,off-cpu,wakers"];
+pub(super) const KINDS: [StackKind; 3] = [StackKind::Sample, StackKind::OffCpu, StackKind::Waker];
+pub(super) const ALL_KINDS: [&str; 4] = ["--freq", "999", "--stacks", "samples,off-cpu,wakers"];
 /// A row of an unwind table in the kernel.
 const ROW_BYTES: u64 = 8;
 /// While it is 1 the kernel counts how long programs run.
 const PROGRAM_TIMES: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 /// Whole ones, of how many.
-type Share = (u64, u64);
+pub(super) type Share = (u64, u64);
 
 /// Programs of which all functions are known, from their first moment on.
 pub(super) fn known_chains(context: &Context) -> Result<String> {
@@ -69,7 +63,7 @@ fn chain_row(name: &str, counts: &[StackCounts; 3], of_perf: Share) -> String {
     format!("| {name} | {} | {wrong} | {} |\n", cells.join(" | "), share(of_perf))
 }
 
-fn share((part, all): Share) -> String {
+pub(super) fn share((part, all): Share) -> String {
     format!("{:.2} % of {all}", part as f64 * 100.0 / all.max(1) as f64)
 }
 
@@ -96,12 +90,6 @@ fn whole_by_perf(output: &Path, programs: &[TwiceRecorded]) -> Result<HashMap<u3
 /// The other figures, a row each.
 pub(super) fn others(context: &Context, folder: &Path) -> Result<String> {
     let mut out = String::from("| figure | measured |\n|---|---|\n");
-    let packages = Packages::recorded(context, folder)?;
-    for (kind, totals) in &packages.kinds {
-        writeln!(out, "| whole stacks, installed packages, {kind} | {totals} |")?;
-    }
-    let (named, missed) = packages.named()?;
-    writeln!(out, "| their frames with a name, where the machine has symbols | {named}{missed} |")?;
     let python = python::python(context)?;
     writeln!(out, "| Python: its functions, in samples and off the CPU | {} |", sentence(python))?;
     let oracle = unwinding_oracle::unwinding_oracle(context)?;
@@ -120,126 +108,6 @@ fn sentence(outcome: Outcome) -> String {
         Outcome::Passed(sentence) | Outcome::Skipped(sentence) | Outcome::NotOffered(sentence) => {
             sentence
         }
-    }
-}
-
-/// The stacks of programs as they are installed.
-#[derive(Debug, Default)]
-struct Packages {
-    kinds: BTreeMap<StackKind, StackTotals>,
-    /// By path: frames with a name, of how many.
-    modules: HashMap<String, Share>,
-}
-
-/// How many stacks of a kind are whole, and what cut the others.
-#[derive(Debug, Default)]
-struct StackTotals {
-    whole: Share,
-    /// By cause, and the last function that there is, or its module.
-    cut: BTreeMap<(&'static str, String), u64>,
-}
-
-impl fmt::Display for StackTotals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&share(self.whole))?;
-        let mut cut: Vec<_> = self.cut.iter().collect();
-        cut.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        // Each cause with its most frequent places.
-        for ((why, module), count) in cut.into_iter().take(6) {
-            write!(f, "; {count} {why}: {module}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Packages {
-    /// Runs those programs that are not built here, one after another.
-    fn recorded(context: &Context, folder: &Path) -> Result<Self> {
-        let capture = context.path("packages.syscap");
-        let installed = PROGRAMS.iter().filter(|program| program.build.is_none());
-        record(context, &capture, &ALL_KINDS, || {
-            for program in installed {
-                if program.is_there(folder)? {
-                    program.cpu_ns(folder)?;
-                }
-            }
-            Ok(())
-        })?;
-        let mut packages = Self::default();
-        Session::open(CaptureReader::open(&capture)?)?.play(&mut packages)?;
-        Ok(packages)
-    }
-
-    fn add(&mut self, kind: StackKind, thread: ThreadId, stack: StackId, tables: &Tables) {
-        let process = tables.strings.get(tables.process(tables.thread(thread).process).name);
-        if !PROGRAMS.iter().any(|program| program.build.is_none() && program.comm == process) {
-            return;
-        }
-        let frames = tables.stack(stack);
-        let cut = frames.last().and_then(|frame| tables.truncated_by(*frame));
-        let path = |module: ModuleId| tables.strings.get(tables.module(module).path).to_owned();
-        let totals = self.kinds.entry(kind).or_default();
-        totals.whole.0 += u64::from(cut.is_none());
-        totals.whole.1 += 1;
-        if let Some(cut) = cut {
-            let last = frames.iter().rev().nth(1).map(|frame| (frame, tables.frame(*frame)));
-            let place = last.map_or_else(String::new, |(id, frame)| match frame.module {
-                Some(module) if frame.is_unnamed() || is_of_files(cut) => path(module),
-                _ => tables.frame_label(*id),
-            });
-            *totals.cut.entry((cut.reason(), place)).or_default() += 1;
-        }
-        let frames = frames.iter().map(|frame| tables.frame(*frame));
-        for frame in frames.filter(|frame| !frame.inlined) {
-            let Some(id) = frame.module else { continue };
-            if tables.module(id).kind.is_file() {
-                let (named, all) = self.modules.entry(path(id)).or_default();
-                *named += u64::from(!frame.is_unnamed());
-                *all += 1;
-            }
-        }
-    }
-
-    /// How many frames have names, in files of which the machine has a table of symbols; and where
-    /// they are missing.
-    fn named(&self) -> Result<(String, String)> {
-        let (mut of_all, mut missed) = ((0, 0), String::new());
-        for (path, (named, all)) in &self.modules {
-            if has_symbols(path)? {
-                of_all = (of_all.0 + named, of_all.1 + all);
-                if named < all {
-                    write!(missed, "; {} of {all} without: {path}", all - named)?;
-                }
-            }
-        }
-        Ok((share(of_all), missed))
-    }
-}
-
-/// Whether it is a matter of files rather than of functions.
-fn is_of_files(cut: StackCut) -> bool {
-    matches!(cut, StackCut::NoTableYet | StackCut::BeyondMemory)
-}
-
-/// Whether a file has a table of its own functions, or a debug file that is installed.
-fn has_symbols(path: &str) -> Result<bool> {
-    let own = finish(Command::new("nm").arg(path))?;
-    let notes = finish(Command::new("readelf").args(["-n", path]))?;
-    let build_id = notes.stdout.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
-    let debug_file = build_id.and_then(|id| id.split_at_checked(2)).map(|(folder, file)| {
-        Path::new("/usr/lib/debug/.build-id").join(folder).join(format!("{file}.debug"))
-    });
-    Ok(!own.stdout.is_empty() || debug_file.is_some_and(|file| file.exists()))
-}
-
-impl Exporter for Packages {
-    type Error = Infallible;
-
-    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        if let Some((kind, thread, stack)) = StackKind::of(event) {
-            self.add(kind, thread, stack, tables);
-        }
-        Ok(())
     }
 }
 
@@ -304,7 +172,7 @@ fn tables_of_rustc(context: &Context, folder: &Path) -> Result<String> {
 }
 
 /// Records while `work` is done.
-fn record<T>(
+pub(super) fn record<T>(
     context: &Context,
     capture: &Path,
     options: &[&str],

@@ -7,7 +7,9 @@
 
 mod figures;
 mod flight;
+mod known_symbols;
 mod live;
+mod packages;
 mod stacks;
 mod table;
 mod tracepoint;
@@ -105,6 +107,7 @@ fn whole_stacks(context: &Context, pairs: usize) -> Result<()> {
     workloads(context, pairs)?;
     let folder = stacks::folder(context)?;
     println!("**Programs of known functions**\n\n{}", figures::known_chains(context)?);
+    println!("**Installed packages**\n\n{}", packages::run(context, &folder)?);
     println!("**Other figures**\n\n{}", figures::others(context, &folder)?);
     let programs = stacks::run(context, &folder, pairs)?;
     println!("**Whole user stacks**, of {pairs} pairs of runs\n\n{programs}");

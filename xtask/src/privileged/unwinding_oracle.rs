@@ -1,7 +1,7 @@
 //! User stacks of real programs, walked once more by another unwinder over the memory in which they
 //! lay.
 
-mod servers;
+pub(crate) mod servers;
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -11,6 +11,7 @@ mod decode;
 mod depths;
 mod flow;
 mod linked;
+pub(crate) mod moving;
 
 use std::ops::Range;
 

@@ -77,12 +77,15 @@ pub(crate) struct Image {
     pub(crate) repeats: usize,
     /// The table's order is that of the functions, and not sorted.
     pub(crate) is_unsorted: bool,
+    /// What lies at a byte of the code; all else does nothing.
+    pub(crate) machine_code: Vec<(u64, Vec<u8>)>,
 }
 
 impl Image {
     pub(crate) fn new(functions: Vec<Function>) -> Self {
         let (found, repeats) = (UnwindSource::ByTable, 1);
-        Self { functions, found, code: 0x3_0000, repeats, is_unsorted: false }
+        let (code, machine_code) = (0x3_0000, Vec::new());
+        Self { functions, found, code, repeats, is_unsorted: false, machine_code }
     }
 
     pub(crate) fn file(&self) -> UnwindFile {
@@ -120,6 +123,10 @@ impl Image {
         file.extend(&frames);
         assert!(file.len() as u64 <= self.code_offset(), "no room before the code");
         file.resize((self.code_offset() + self.code) as usize, 0x90);
+        for (at, bytes) in &self.machine_code {
+            let start = (self.code_offset() + at) as usize;
+            file[start..start + bytes.len()].copy_from_slice(bytes);
+        }
         if let UnwindSource::ByName(name) | UnwindSource::Compressed(name) = self.found {
             let flags = if self.found == UnwindSource::ByName(name) { 0 } else { 0x800 };
             add_sections(&mut file, name, flags, frames_at as u64, frames.len() as u64);

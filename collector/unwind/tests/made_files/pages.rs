@@ -56,6 +56,26 @@ fn functions_that_cross_pages_hold_in_both() {
 }
 
 #[test]
+fn a_long_function_with_one_rule_is_not_believed_where_it_moves_its_stack_pointer() {
+    // jmp $; push rbp; push rbx; sub rsp, 56; jmp $
+    let makes_its_frame = vec![0xeb, 0xfe, 0x55, 0x53, 0x48, 0x83, 0xec, 56, 0xeb, 0xfe];
+    // jmp $; push rax; push rcx; jmp $
+    let pushes = vec![0xeb, 0xfe, 0x50, 0x51, 0xeb, 0xfe];
+    let functions = vec![known(0, 0x100, 10), known(0xf000, 0x2000, 10)];
+    let mut image = Image::new(functions);
+    image.machine_code = vec![(0x10, pushes.clone()), (0xf100, makes_its_frame), (0xfffc, pushes)];
+    let pages = image.pages(0..2).unwrap();
+    let short = [(0, 10), (0x100, 0)];
+    let long = [(0xf000, 10), (0xf102, 1), (0xf103, 2), (0xf104, 3), (0xf108, 10), (0xfffe, 0)];
+    assert_eq!(addresses_and_offsets(&pages[0]), [&short[..], &long].concat());
+    assert_eq!(addresses_and_offsets(&pages[1]), [(0, 0), (2, 10), (0x1000, 0)]);
+    assert_eq!([pages[0].last().unwrap().cfa, pages[1][0].cfa], [cfa_rule::INEXPRESSIBLE; 2]);
+    for (number, page) in pages.iter().enumerate() {
+        assert_eq!(image.pages(number as u32..number as u32 + 1).unwrap()[0], *page);
+    }
+}
+
+#[test]
 fn padding_at_a_page_boundary_goes_on() {
     let image = Image::new(vec![known(0xffe0, 0x18, 2), known(0x1_0004, 16, 3)]);
     let alone = image.pages(1..2).unwrap();

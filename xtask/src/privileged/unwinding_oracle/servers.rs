@@ -33,7 +33,7 @@ http {
 ";
 
 /// A server that runs until this is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     process: Child,
     folder: tempfile::TempDir,
     /// The command line that asks it for something for some seconds.
@@ -42,7 +42,7 @@ pub(super) struct Server {
 
 impl Server {
     /// PostgreSQL, Redis and nginx; what is not installed is named instead.
-    pub(super) fn all() -> Result<(Vec<Self>, Vec<&'static str>)> {
+    pub(crate) fn all() -> Result<(Vec<Self>, Vec<&'static str>)> {
         let started = [
             ("PostgreSQL", postgres().context("PostgreSQL")?),
             ("Redis", redis().context("Redis")?),
@@ -59,7 +59,7 @@ impl Server {
     }
 
     /// Has it work.
-    pub(super) fn load(&self) -> Result<()> {
+    pub(crate) fn load(&self) -> Result<()> {
         run(&self.load, self.folder.path())
     }
 
