@@ -24,14 +24,13 @@ pub(crate) fn of_sub_command(mut error: clap::Error, arguments: &[OsString]) -> 
 fn nearest(word: &str) -> Option<String> {
     let command = Cli::command();
     let names = command.get_subcommands().map(|command| command.get_name().to_owned());
-    if names.clone().any(|name| name == word) {
-        return None;
-    }
     let distances = names.map(|name| (distance(word, &name), name));
     // Of a short word everything would be one that was mistyped.
     distances
         .filter(|(distance, name)| *distance <= MISTYPED.min(name.len() / 2))
         .min()
+        // What is one was meant as one: something else is wrong with its arguments.
+        .filter(|(distance, _)| *distance > 0)
         .map(|(_, name)| name)
 }
 

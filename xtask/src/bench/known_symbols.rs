@@ -200,7 +200,7 @@ mod tests {
         let read = "  LOAD           0x001000 0x0000000000402000 0x0000000000402000 0x000100 \
                     0x000100 R E 0x1000\n  [12] .text  PROGBITS  0000000000402000 001000 000100 00 \
                     AX  0 0 16\n  [13] .data  PROGBITS  0000000000403000 002000 000100 00 WA  0 0 16";
-        assert_eq!(code_sections(read), [0x40_2000..0x40_2100]);
+        assert_eq!(code_sections(read), vec![std::ops::Range { start: 0x40_2000, end: 0x40_2100 }]);
         let symbols = SymbolRanges {
             covered: covered(vec![(0x40_2010, 8)], &code_sections(read)),
             loaded: loaded(read),

@@ -58,11 +58,7 @@ impl GpuZones {
     }
 
     /// What a viewer that joined then saw is what is here; how many zones.
-    pub(super) fn compare(
-        &self,
-        seen: &ReceivedTimeline,
-        joined: i64,
-    ) -> Result<ComparedGpuZones> {
+    pub(super) fn compare(&self, seen: &ReceivedTimeline, joined: i64) -> Result<ComparedGpuZones> {
         let told: Vec<_> = seen.jobs.iter().map(|job| (told_zone(job, seen), job)).collect();
         // Zones are told in the order of their ends, by queue. Times of one of them never come.
         let mut last = BTreeMap::<&str, i64>::new();

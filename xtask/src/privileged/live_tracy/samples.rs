@@ -137,7 +137,7 @@ impl Differences {
             Some((told, in_file)) => format!("{} instead of {}", text(told), text(in_file)),
             None => {
                 let [told, in_file] = [told, in_file].map(|stack| {
-                    let last = stack.last().map_or_else(|| "nothing".into(), |place| text(place));
+                    let last = stack.last().map_or_else(|| "nothing".into(), text);
                     format!("{} places up to {last}", stack.len())
                 });
                 format!("{told} instead of {in_file} at {sample:?}")
