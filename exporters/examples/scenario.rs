@@ -1,7 +1,8 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits]` (or
+//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits|marked]` (or
 //! another format's extension); with `game`, what a program says of itself; with `gpu`, jobs of
-//! GPUs; with `waits`, who waits for them.
+//! GPUs; with `waits`, who waits for them; with `marked`, jobs
+//! with the zones that a program marked in them.
 
 #[path = "../tests/exporters/scenario.rs"]
 mod scenario;
@@ -20,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("game") => scenario::game(),
         Some("gpu") => scenario::gpu(),
         Some("waits") => scenario::fence_waits(),
+        Some("marked") => scenario::marked_jobs(),
         _ => scenario::scenario(),
     };
     let (session, losses, summary) = (scenario::session(), scenario::losses(), scenario::summary());
