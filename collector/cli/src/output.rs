@@ -106,6 +106,28 @@ impl Target {
         self.folder.remove(&self.name)
     }
 
+    /// The size of the file of that name, if it is a regular one of whoever records, or of whom
+    /// files are given to: what others put there is none of ours.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn own_size(&self) -> Option<u64> {
+        // SAFETY: geteuid has no preconditions and always succeeds.
+        let own = unsafe { libc::geteuid() };
+        let users = [own, self.owner.map_or(own, |owner| owner.uid)];
+        self.folder.size_of_file_of(&self.name, &users).ok().flatten()
+    }
+
+    /// The names of what lies in the folder.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn names_in_folder(&self) -> std::io::Result<Vec<OsString>> {
+        self.folder.names()
+    }
+
+    /// Who else may take, move and replace files of ours in the folder, in words, if anybody may.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn folder_changed_by(&self) -> Option<String> {
+        self.folder.changed_by(self.owner).ok().flatten()
+    }
+
     /// Whether nothing has that name.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn is_free(&self) -> bool {

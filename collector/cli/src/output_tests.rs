@@ -149,6 +149,21 @@ mod on_unix {
     }
 
     #[test]
+    fn a_link_of_another_user_on_the_way_leads_nothing_elsewhere() {
+        let folder = folder();
+        let [sub, elsewhere] = ["sub", "elsewhere"].map(|name| folder.path().join(name));
+        fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, &sub).unwrap();
+        Target::new(&sub.join("x.pftrace"), false, None).expect("its own link is followed");
+        // Only root can give it to somebody else.
+        if std::os::unix::fs::lchown(&sub, Some(12_345), None).is_ok() {
+            let error = Target::new(&sub.join("x.pftrace"), true, None).unwrap_err().to_string();
+            let says = format!("{} is a symbolic link of user 12345", sub.display());
+            assert!(error.contains(&says), "{error}");
+        }
+    }
+
+    #[test]
     fn files_of_root_go_to_the_user_who_called_sudo() {
         let folder = folder();
         // SAFETY: no preconditions.

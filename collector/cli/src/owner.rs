@@ -9,6 +9,14 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Whether what this user made is as good as what this process's own makes: root, who may do
+/// everything, that own user, and the one behind sudo.
+pub(crate) fn is_trusted(uid: u32, behind_sudo: Option<Owner>) -> bool {
+    // SAFETY: geteuid has no preconditions and always succeeds.
+    let own = unsafe { libc::geteuid() };
+    uid == 0 || uid == own || behind_sudo.is_some_and(|owner| owner.uid == uid)
+}
+
 /// A user and group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -161,6 +169,16 @@ mod tests {
     #[test]
     fn the_caller_of_sudo_is_the_owner() {
         assert_eq!(Owner::from_variables(true, sudo("1000")), Some(Owner { uid: 1000, gid: 1001 }));
+    }
+
+    #[test]
+    fn root_oneself_and_the_caller_of_sudo_are_trusted_and_nobody_else() {
+        // SAFETY: no preconditions.
+        let own = unsafe { libc::geteuid() };
+        let alice = Some(Owner { uid: 4_000_000, gid: 4_000_000 });
+        assert!(is_trusted(0, None) && is_trusted(own, None));
+        assert!(is_trusted(4_000_000, alice) && !is_trusted(4_000_000, None));
+        assert!(!is_trusted(4_000_001, alice));
     }
 
     #[test]

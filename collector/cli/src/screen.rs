@@ -8,7 +8,7 @@ mod crash;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGABRT, SIGCONT, SIGQUIT, SIGTSTP};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -39,8 +39,10 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// Standard input or output is no terminal.
+    /// Standard input or output is no terminal, or this program runs in its background.
     pub(crate) fn take() -> Result<Self> {
+        check_foreground()?;
+        leave_stopping_to_us();
         let modes = modes().context("cannot read keys: standard input is no terminal")?;
         // It is kept for good: a signal may look at any time.
         let before = MODES.swap(Box::into_raw(Box::new(modes)), Ordering::AcqRel);
@@ -49,6 +51,35 @@ impl Screen {
         let screen = Self(());
         enter(&modes)?;
         Ok(screen)
+    }
+}
+
+/// Refuses to run in the background of the terminal, where whoever takes it is stopped, and again
+/// each time that it goes on: a signal that is to end it would end nothing.
+///
+/// # Errors
+///
+/// The terminal is another job's, in words.
+pub(crate) fn check_foreground() -> Result<()> {
+    // SAFETY: both take plain numbers or nothing.
+    let (foreground, own) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+    // A terminal that is not this session's has no such group, and stops nobody.
+    if foreground > 0 && foreground != own {
+        bail!(
+            "it runs in the background of its terminal, which belongs to another job: start it in \
+             the foreground (`timeout` does with --foreground)"
+        );
+    }
+    Ok(())
+}
+
+/// Where the terminal becomes another job's between two looks, reading keys and setting modes fail
+/// or go on, and do not stop this program.
+fn leave_stopping_to_us() {
+    // SAFETY: nothing else handles these signals.
+    unsafe {
+        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+        libc::signal(libc::SIGTTIN, libc::SIG_IGN);
     }
 }
 
@@ -82,11 +113,12 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// The terminal takes nothing.
+    /// The terminal takes nothing, or the program goes on in its background.
     pub(crate) fn take_again(&self) -> Result<bool> {
         if !IS_CONTINUED.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
+        check_foreground()?;
         let modes = MODES.load(Ordering::Acquire);
         // SAFETY: the modes were set before the terminal was taken, and are never freed.
         enter(unsafe { &*modes })?;

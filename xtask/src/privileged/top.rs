@@ -239,6 +239,7 @@ pub(crate) fn terminal(context: &Context) -> Result<String> {
     shown.type_keys(b"q")?;
     shown.ended(top, Some(0))?;
     suspended(context, folder.path())?;
+    in_the_background(context, folder.path())?;
     let mut ends = Vec::new();
     let signals =
         [("SIGTERM", libc::SIGTERM), ("SIGQUIT", libc::SIGQUIT), ("SIGSEGV", libc::SIGSEGV)];
@@ -293,6 +294,19 @@ fn suspended(context: &Context, folder: &Path) -> Result<()> {
     ensure!(!shown.is_canonical()?, "keys do not arrive one by one behind Ctrl-Z");
     shown.type_keys(b"q")?;
     shown.ended(shell, Some(0))
+}
+
+/// As a job in the background it says so and ends: whoever takes the terminal there is stopped.
+fn in_the_background(context: &Context, folder: &Path) -> Result<()> {
+    let shown = PseudoTerminal::open()?;
+    let view = PseudoTerminal::view(context, folder);
+    let mut shell = Command::new("bash");
+    shell.args(["-mc", "\"$@\" & wait $!", "bash"]).arg(view.get_program()).args(view.get_args());
+    let status = shown.spawn(shell)?.wait()?;
+    shown.until("in the background of its terminal")?;
+    let is_taken = shown.text().contains("\u{1b}[?1049h");
+    ensure!(status.code() == Some(1) && !is_taken, "{status}:\n{:?}", shown.end());
+    Ok(())
 }
 
 /// A terminal, and what was written to it.

@@ -2,15 +2,19 @@
 
 #![expect(clippy::disallowed_methods, reason = "outputs, which the user names")]
 
+mod way;
+
 use super::ExistingEntry;
 use crate::confine::WritingFiles;
-use anyhow::{Context, Result};
-use std::ffi::{CString, OsStr};
+use crate::owner::{Owner, is_trusted};
+use anyhow::{Context, Result, bail};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use way::WayError;
 
 /// A folder that files are created in.
 #[derive(Debug)]
@@ -21,68 +25,93 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let name = c_string(path.as_os_str())?;
-        // SAFETY: the name ends with a zero byte; the flags ask for no mode.
-        let fd = unsafe {
-            libc::open(name.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+        let behind_sudo = Owner::behind_sudo();
+        let handle = match way::open_folder(path, |uid| is_trusted(uid, behind_sudo)) {
+            Ok(handle) => handle,
+            Err(WayError::ForeignLink { link, uid }) => bail!(
+                "{} is a symbolic link of user {uid} and is not followed: name the folder that it \
+                 leads to",
+                link.display()
+            ),
+            Err(WayError::System(error)) => {
+                return Err(error).with_context(|| match path.is_file() {
+                    true => format!("{} is a file, not a folder to write into", path.display()),
+                    false => format!(
+                        "cannot write into folder {}: create it, or name another one",
+                        path.display()
+                    ),
+                });
+            }
         };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return Err(error).with_context(|| match path.is_file() {
-                true => format!("{} is a file, not a folder to write into", path.display()),
-                false => format!(
-                    "cannot write into folder {}: create it, or name another one",
-                    path.display()
-                ),
-            });
-        }
-        // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
-        let handle = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { handle, path: path.to_owned() })
     }
 
     /// Whether the folder is this user's, who may change what lies in it.
     pub(super) fn is_of(&self, uid: u32) -> bool {
-        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        let flags = libc::AT_EMPTY_PATH;
-        // SAFETY: the handle is open, the name is an empty C string, and `stat` has room for the
-        // result.
-        let result = unsafe {
-            libc::fstatat(self.handle.as_raw_fd(), c"".as_ptr(), stat.as_mut_ptr(), flags)
-        };
-        // SAFETY: zero bytes are a valid `stat`, whatever the call did.
-        let stat = unsafe { stat.assume_init() };
         let all = libc::S_IRUSR | libc::S_IWUSR | libc::S_IXUSR;
-        result == 0 && stat.st_uid == uid && stat.st_mode & all == all
+        self.data(c"").is_ok_and(|data| data.st_uid == uid && data.st_mode & all == all)
+    }
+
+    /// Who else may take, move and replace files of ours in it, in words, if anybody may.
+    pub(super) fn changed_by(&self, behind_sudo: Option<Owner>) -> io::Result<Option<String>> {
+        let data = self.data(c"")?;
+        if !is_trusted(data.st_uid, behind_sudo) {
+            return Ok(Some(format!("user {}", data.st_uid)));
+        }
+        // Where it is sticky, each has but their own files.
+        if data.st_mode & libc::S_ISVTX != 0 {
+            return Ok(None);
+        }
+        // SAFETY: getegid has no preconditions and always succeeds.
+        let own_group = unsafe { libc::getegid() };
+        let is_own_group = data.st_gid == 0
+            || data.st_gid == own_group
+            || behind_sudo.is_some_and(|owner| owner.gid == data.st_gid);
+        Ok(if data.st_mode & libc::S_IWOTH != 0 {
+            Some("everybody".to_owned())
+        } else if data.st_mode & libc::S_IWGRP != 0 && !is_own_group {
+            Some(format!("members of group {}", data.st_gid))
+        } else {
+            None
+        })
+    }
+
+    /// The names of what lies in it.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let place = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
+        std::fs::read_dir(place)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// The size of the regular file of that name, if one of these users has it.
+    pub(super) fn size_of_file_of(&self, name: &OsStr, users: &[u32]) -> io::Result<Option<u64>> {
+        let (name, _rights) = (c_string(name)?, WritingFiles::begin());
+        let data = self.data(&name)?;
+        let is_of_them = users.contains(&data.st_uid) && is_kind(&data, libc::S_IFREG);
+        Ok(is_of_them.then_some(data.st_size as u64))
     }
 
     pub(super) fn existing(&self, name: &OsStr) -> io::Result<ExistingEntry> {
         let (name, _rights) = (c_string(name)?, WritingFiles::begin());
-        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the
-        // result.
-        let result = unsafe {
-            libc::fstatat(
-                self.handle.as_raw_fd(),
-                name.as_ptr(),
-                stat.as_mut_ptr(),
-                libc::AT_SYMLINK_NOFOLLOW,
-            )
-        };
-        if result < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::NotFound {
-                Ok(ExistingEntry::Nothing)
-            } else {
-                Err(error)
-            };
+        match self.data(&name) {
+            Ok(data) if is_kind(&data, libc::S_IFREG) => Ok(ExistingEntry::File),
+            Ok(data) if is_kind(&data, libc::S_IFLNK) => Ok(ExistingEntry::SymbolicLink),
+            Ok(_) => Ok(ExistingEntry::Other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExistingEntry::Nothing),
+            Err(error) => Err(error),
         }
+    }
+
+    /// What the kernel says of what has that name, or of the folder itself where it is empty.
+    fn data(&self, name: &CStr) -> io::Result<libc::stat> {
+        let mut data = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+        // SAFETY: the handle is open, the name ends with a zero byte, and `data` has room for the
+        // result.
+        check(unsafe {
+            libc::fstatat(self.handle.as_raw_fd(), name.as_ptr(), data.as_mut_ptr(), flags)
+        })?;
         // SAFETY: zero bytes are a valid `stat`, and the call has filled it.
-        Ok(match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
-            libc::S_IFREG => ExistingEntry::File,
-            libc::S_IFLNK => ExistingEntry::SymbolicLink,
-            _ => ExistingEntry::Other,
-        })
+        Ok(unsafe { data.assume_init() })
     }
 
     /// Creates a file that was not there, for its owner only: a trace of a
@@ -173,6 +202,10 @@ impl Folder {
     pub(super) fn join(&self, name: &OsStr) -> PathBuf {
         if self.path == Path::new(".") { PathBuf::from(name) } else { self.path.join(name) }
     }
+}
+
+fn is_kind(data: &libc::stat, kind: libc::mode_t) -> bool {
+    data.st_mode & libc::S_IFMT == kind
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

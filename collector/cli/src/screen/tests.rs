@@ -4,7 +4,7 @@ use super::*;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::ptr::null_mut;
 
@@ -47,9 +47,27 @@ fn flags(side: &OwnedFd) -> [libc::tcflag_t; 4] {
 
 /// Runs the test below, to end in that way.
 fn ends(way: &str) -> OnTerminal {
+    ends_as(Command::new(std::env::current_exe().unwrap()), way)
+}
+
+/// The same as a job of a shell that has the terminal, by a script of which it is the arguments.
+fn ends_as_job(script: &str, way: &str) -> OnTerminal {
+    let mut shell = Command::new("bash");
+    shell.args(["-mc", script, "bash"]).arg(std::env::current_exe().unwrap());
+    // SAFETY: between fork and exec two system calls are made; nothing is allocated.
+    unsafe {
+        shell.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    ends_as(shell, way)
+}
+
+fn ends_as(mut command: Command, way: &str) -> OnTerminal {
     let (mut master, side) = terminal();
     let before = flags(&side);
-    let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "screen::tests::end_in_some_way", "--nocapture", "--test-threads=1"]);
     let end = || Stdio::from(side.try_clone().unwrap());
     command.env(WAY, way).env("RUST_BACKTRACE", "0").stdin(end()).stdout(end()).stderr(end());
@@ -81,8 +99,20 @@ fn parts(text: &str) -> [&str; 2] {
 #[test]
 fn end_in_some_way() {
     let Ok(way) = std::env::var(WAY) else { return };
-    let _screen = Screen::take().unwrap();
+    if way == "background" {
+        return println!("{:#}", Screen::take().unwrap_err());
+    }
+    let screen = Screen::take().unwrap();
     match way.as_str() {
+        "stopped" => {
+            // SAFETY: it takes a number.
+            unsafe { libc::raise(SIGTSTP) };
+            let goes_on = (0..500).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                screen.take_again().err()
+            });
+            println!("{:#}", goes_on.expect("it goes on in the background"));
+        }
         "panic" => panic!("it failed"),
         "fault" => {
             let nowhere = std::ptr::without_provenance_mut::<u8>(64);
@@ -156,4 +186,21 @@ fn a_copy_of_the_process_leaves_the_terminal_as_it_is() {
     assert_eq!(ended.status.code(), Some(0), "{:?}", ended.text);
     assert!(ended.is_as_before);
     assert!(parts(&ended.text)[0].contains("still there, true"), "{:?}", ended.text);
+}
+
+#[test]
+fn in_the_background_of_a_terminal_it_is_not_taken_and_nothing_stops() {
+    let ended = ends_as_job(r#""$@" & wait $!"#, "background");
+    assert_eq!(ended.status.code(), Some(0), "{:?}", ended.text);
+    assert!(ended.is_as_before);
+    assert!(ended.text.contains("in the background of its terminal"), "{:?}", ended.text);
+    assert!(!ended.text.contains(str::from_utf8(ENTER).unwrap()), "{:?}", ended.text);
+}
+
+#[test]
+fn who_was_stopped_and_goes_on_in_the_background_does_not_take_it_again() {
+    let ended = ends_as_job(r#""$@"; bg %1; wait %1"#, "stopped");
+    assert_eq!(ended.status.code(), Some(0), "{:?}", ended.text);
+    assert!(ended.is_as_before);
+    assert!(parts(&ended.text)[1].contains("in the background of its terminal"));
 }

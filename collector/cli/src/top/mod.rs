@@ -18,7 +18,7 @@ mod view;
 
 use crate::escape::HeldLines;
 use crate::record::flight::{Connections, LiveNames, NameDetail, ViewedArgs, ViewedFlight};
-use crate::screen::Screen;
+use crate::screen::{Screen, check_foreground};
 use crate::signals::{self, Stop, StopEvent};
 use crate::terminal::Terminal;
 use crate::usage::usage;
@@ -111,6 +111,10 @@ pub(crate) fn run(args: TopArgs, program_start: Instant) -> Result<ExitCode> {
     }
     if json && seconds.is_none() {
         return Err(usage("--json prints: it needs --once or --seconds N".into()).into());
+    }
+    // Before anything is recorded.
+    if seconds.is_none() {
+        check_foreground().context("top needs the whole terminal; --seconds N prints instead")?;
     }
     let (sender, events) = channel();
     let abandon = signals::watch(sender)?;

@@ -96,8 +96,8 @@ impl OutputFiles {
         let path = self.draft_path();
         match self.capture.draft_to_appear(name.clone()) {
             Err(error) if is_existing(&error) && self.force => {
-                std::fs::remove_file(&path)
-                    .with_context(|| format!("cannot replace {}", path.display()))?;
+                let existing = self.capture.beside_unchecked(name.clone());
+                existing.remove().with_context(|| format!("cannot replace {}", path.display()))?;
                 self.capture.draft_to_appear(name)
             }
             other => other.map_err(|error| with_advice_on_existing(error, &path)),

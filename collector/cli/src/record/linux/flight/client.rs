@@ -1,6 +1,7 @@
 //! `syscollect snapshot`, `status` and `stop`: what is asked of a flight recorder.
 
 use super::message::{Answer, MOST_REASON, Request, SOCKET, Status, TriggerReport};
+use super::socket_entry::SocketEntry;
 use crate::convert::{self, NamingScope};
 use crate::escape::{print, print_json, printable};
 use crate::format::{self, Format};
@@ -333,10 +334,22 @@ struct FlightSocket<'a> {
 }
 
 impl<'a> FlightSocket<'a> {
-    /// Finds it.
+    /// Finds it. Nobody is told anything but a recorder of root's, or of the user's own: a request
+    /// comes with a file that whoever hears it may write.
     fn connect(path: &'a Path) -> Result<Self> {
         let socket = UnixDatagram::unbound().context("cannot make a socket")?;
-        socket.connect(path).map_err(|error| unreachable(&error, path))?;
+        let file = SocketEntry::open(path).map_err(|error| unreachable(&error, path))?;
+        // Of datagrams the kernel does not tell who listens (SO_PEERCRED). Whose the socket's file
+        // is, is who bound it.
+        if !file.is_of_root_or_own(Owner::behind_sudo()) {
+            bail!(
+                "the socket {} belongs to user {}, and is asked nothing: a flight recorder is \
+                 root's, or that of who asks",
+                path.display(),
+                file.uid()
+            );
+        }
+        socket.connect(file.path()).map_err(|error| unreachable(&error, path))?;
         Ok(Self { socket, path })
     }
 
@@ -382,5 +395,55 @@ fn unreachable(error: &std::io::Error, path: &Path) -> anyhow::Error {
              that `syscollect flight --group` names"
         ),
         _ => anyhow::anyhow!("cannot ask the flight recorder at {path}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    /// Why nothing was sent to what listens there, if so.
+    fn asked(path: &Path) -> Result<(), String> {
+        let request = FlightSocket::connect(path)
+            .and_then(|recorder| recorder.ask(&Request::Status, None, Duration::from_millis(1)));
+        match request.map_err(|error| format!("{error:#}")) {
+            Err(why) if why.contains("did not answer within") => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    #[test]
+    fn a_false_recorder_of_another_user_hears_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["socket", "link"].map(|name| folder.path().join(name));
+        let recorder = UnixDatagram::bind(&path).unwrap();
+        recorder.set_nonblocking(true).unwrap();
+        symlink(&path, &link).unwrap();
+        let mut heard = [0; 64];
+        for way in [&path, &link] {
+            asked(way).unwrap();
+            assert!(recorder.recv(&mut heard).is_ok(), "its own user's is asked");
+        }
+        // Only root can give it to somebody else.
+        if chown(&path, Some(12_345), None).is_ok() {
+            for way in [&path, &link] {
+                let why = asked(way).unwrap_err();
+                assert!(why.contains("belongs to user 12345"), "{why}");
+                assert!(recorder.recv(&mut heard).is_err(), "it heard something");
+            }
+        }
+    }
+
+    #[test]
+    fn where_nobody_listens_it_is_said_how_to_begin() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        assert!(asked(&path).unwrap_err().contains("no flight recorder listens"));
+        std::fs::write(&path, "").unwrap();
+        assert!(asked(&path).unwrap_err().contains("no flight recorder listens"));
+        std::fs::remove_file(&path).unwrap();
+        drop(UnixDatagram::bind(&path).unwrap());
+        assert!(asked(&path).unwrap_err().contains("no flight recorder listens"));
     }
 }

@@ -12,9 +12,11 @@ use super::asked::{AnswerSocket, Asked, Asker};
 use super::closing::{Brought, Closer};
 use super::hearing_pace::HearingPace;
 use super::message::{MOST_BYTES, MOST_REASON, Request};
+use super::socket_entry::SocketEntry;
 use anyhow::{Context, Result, bail};
 use std::cell::Cell;
 use std::ffi::CString;
+use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -61,9 +63,12 @@ impl ControlSocket {
         let file = SocketFile(path.to_owned());
         ask_for_senders(&socket).context("cannot learn who asks")?;
         // Until here its owner alone may write to it, as umask wants it.
-        let mode = if group.is_some() { 0o660 } else { 0o600 };
-        let permitted = std::os::unix::fs::chown(path, None, group)
-            .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)));
+        let mode = Permissions::from_mode(if group.is_some() { 0o660 } else { 0o600 });
+        // Whoever may change the folder may have put a link to something else there.
+        let permitted = SocketEntry::open_unlinked(path).and_then(|entry| {
+            std::os::unix::fs::chown(entry.path(), None, group)?;
+            std::fs::set_permissions(entry.path(), mode)
+        });
         permitted.with_context(|| format!("cannot give {} its rights", path.display()))?;
         socket.set_read_timeout(Some(LOOK_UP)).context("cannot listen")?;
         let closer = Closer::start().context("cannot start a thread")?;

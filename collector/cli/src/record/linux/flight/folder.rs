@@ -2,14 +2,17 @@
 //!
 //! So many of them are kept, those of earlier recorders too. Where there are more, the oldest goes
 //! of the trigger that has most: what fires often takes no other's.
+//!
+//! Others may be able to make files in it, too. Theirs do not count, and are left alone; names that
+//! they have taken are as many as they like, so that the last ones that are tried cannot be guessed.
 
 use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
 use crate::record::backend::files::local_time;
-use crate::record::files::{KeepCapture, OutputFiles};
+use crate::record::files::{KeepCapture, OutputFiles, is_existing};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +23,10 @@ const PREFIX: &str = "snapshot-";
 const ENDS: [&str; 2] = [".syscap", ".syscap.partial"];
 /// Digits of the time in a name, and what stands between them.
 const TIME: &str = "dddddddd-dddddd";
+/// The last number behind a time, when there are several of one second.
+const LAST_NUMBER: u32 = 9;
+/// Names that nobody can guess are tried so often.
+const UNGUESSED: usize = 8;
 
 /// The folder.
 #[derive(Clone)]
@@ -35,21 +42,30 @@ impl SnapshotFolder {
     pub(super) fn open(folder: &Path, most: usize, owner: Option<Owner>) -> Result<Self> {
         let target = Target::new(&folder.join("snapshot"), true, owner)
             .with_context(|| format!("{} is no folder for snapshots", folder.display()))?;
-        // Without a name it leaves nothing, whatever happens.
-        let trial = target.draft_to_appear(format!("{PREFIX}trial").into());
+        // Without a name it leaves nothing, whatever happens; where files have one from the
+        // beginning, nobody has taken this.
+        let trial = target.draft_to_appear(format!("{PREFIX}trial-{}", unguessable()).into());
         drop(trial.with_context(|| {
             format!("snapshots could not be written into {}: see --folder", folder.display())
         })?);
+        if let Some(who) = target.folder_changed_by() {
+            eprint_line!(
+                "syscollect: snapshots in {} can be taken away, moved and replaced by {who}: a \
+                 --folder of your own is safe from that",
+                folder.display()
+            );
+        }
         let mut kept = KeptSnapshots::new(most);
-        #[expect(clippy::disallowed_methods, reason = "a folder that root names for snapshots")]
-        let files = std::fs::read_dir(folder)
-            .with_context(|| format!("cannot look into {}", folder.display()))?;
-        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect();
+        let names = target.names_in_folder();
+        let names = names.with_context(|| format!("cannot look into {}", folder.display()))?;
+        let mut names: Vec<_> =
+            names.into_iter().filter_map(|name| name.into_string().ok()).collect();
         names.sort_unstable();
         for name in names {
-            if let Some(trigger) = trigger_of(&name) {
-                kept.add(trigger, target.beside_unchecked(&name)).iter().for_each(remove_old);
+            let Some(trigger) = trigger_of(&name) else { continue };
+            let file = target.beside_unchecked(&name);
+            if file.own_size().is_some() {
+                kept.add(trigger, file).iter().for_each(remove_old);
             }
         }
         Ok(Self { target, kept: Arc::new(Mutex::new(kept)) })
@@ -58,34 +74,45 @@ impl SnapshotFolder {
     /// A file for a snapshot that a trigger takes, or somebody else if its name is empty; the
     /// oldest go that are too many.
     pub(super) fn draft(&self, trigger: &str) -> Result<(OutputFiles, DraftFile)> {
+        self.draft_of(trigger, &local_time())
+    }
+
+    fn draft_of(&self, trigger: &str, time: &str) -> Result<(OutputFiles, DraftFile)> {
         let trigger = plain(trigger);
         // Until it is there: others look for a free name, too.
         let mut kept = self.kept();
         let stem = match trigger.is_empty() {
-            true => format!("{PREFIX}{}", local_time()),
-            false => format!("{PREFIX}{}-{trigger}", local_time()),
+            true => format!("{PREFIX}{time}"),
+            false => format!("{PREFIX}{time}-{trigger}"),
         };
-        let numbered = (2..1000).map(|number| format!("{stem}.{number}"));
-        let mut stems = std::iter::once(stem.clone()).chain(numbered);
-        let capture = stems.find_map(|stem| {
-            let [capture, draft] =
-                ENDS.map(|end| self.target.beside_unchecked(format!("{stem}{end}")));
-            (draft.is_free() && capture.is_free()).then_some(capture)
-        });
-        let Some(capture) = capture else { bail!("all names like {stem}.2.syscap are taken") };
-        let keep = KeepCapture::Always;
-        let files =
-            OutputFiles { export: None, capture, keep, standard_output: None, force: false };
-        let draft = files.capture.draft_named(files.draft_name())?;
-        kept.add(&trigger, files.capture.clone()).iter().for_each(remove_old);
-        Ok((files, draft))
+        for stem in stems(&stem) {
+            let capture = self.target.beside_unchecked(format!("{stem}{}", ENDS[0]));
+            let keep = KeepCapture::Always;
+            let files =
+                OutputFiles { export: None, capture, keep, standard_output: None, force: false };
+            if !files.capture.is_free() {
+                continue;
+            }
+            match files.capture.draft_named(files.draft_name()) {
+                Err(error) if is_existing(&error) => {}
+                Err(error) => return Err(error),
+                Ok(draft) => {
+                    kept.add(&trigger, files.capture.clone()).iter().for_each(remove_old);
+                    return Ok((files, draft));
+                }
+            }
+        }
+        bail!("all names like {stem}.2.syscap are taken")
     }
 
-    /// Nothing is left of one that came to nothing.
-    pub(super) fn remove_if_empty(&self, files: &OutputFiles) {
-        let is_empty = |data: std::fs::Metadata| data.is_file() && data.len() == 0;
-        if std::fs::symlink_metadata(files.capture.path()).is_ok_and(is_empty) {
+    /// Looks after one that came to nothing: nothing is left of one that is empty, and one that kept
+    /// its draft's name, as where somebody has taken its own, counts under that.
+    pub(super) fn settle(&self, files: &OutputFiles) {
+        let draft = files.capture.beside_unchecked(files.draft_name());
+        if files.capture.own_size() == Some(0) {
             remove(&files.capture);
+        } else if draft.own_size().is_some() {
+            self.kept().replace(|file| file.name() == files.capture.name(), draft);
         }
     }
 
@@ -94,9 +121,21 @@ impl SnapshotFolder {
     }
 }
 
-/// Deletes one of more than are kept, and says so.
+/// Names without their ends, in the order in which they are tried.
+fn stems(stem: &str) -> impl Iterator<Item = String> {
+    let numbered = (2..=LAST_NUMBER).map(move |number| format!("{stem}.{number}"));
+    let unguessed = (0..UNGUESSED).map(move |_| format!("{stem}.{}", unguessable()));
+    std::iter::once(stem.to_owned()).chain(numbered).chain(unguessed)
+}
+
+/// Sixteen digits that nobody else knows before: keys that the standard library has of the kernel.
+fn unguessable() -> String {
+    format!("{:016x}", RandomState::new().hash_one(0))
+}
+
+/// Deletes one of more than are kept, and says so. What somebody else has put in its place stays.
 fn remove_old(target: &Target) {
-    if remove(target) {
+    if target.own_size().is_some() && remove(target) {
         let path = target.path();
         eprint_line!("syscollect: deleted {}: there are more than --most keeps", path.display());
     }
@@ -167,6 +206,14 @@ impl<T> KeptSnapshots<T> {
         gone
     }
 
+    /// One has become another file.
+    fn replace(&mut self, is_it: impl Fn(&T) -> bool, by: T) {
+        let mut files = self.by_trigger.values_mut().flatten();
+        if let Some((_, file)) = files.find(|(_, file)| is_it(file)) {
+            *file = by;
+        }
+    }
+
     /// The oldest of who has most; of several who do, the oldest of all.
     fn take_oldest(&mut self) -> Option<T> {
         let newest = self.added - 1;
@@ -187,6 +234,8 @@ impl<T> KeptSnapshots<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     #[test]
     fn a_trigger_that_fires_often_takes_its_own_snapshots_only() {
@@ -216,23 +265,125 @@ mod tests {
         assert_eq!(plain("a/b c\u{1b}.d"), "a_b_c__d");
     }
 
+    fn names(folder: &tempfile::TempDir) -> Vec<String> {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// What lies there that others have made: folders and links, which are never ours, and as root
+    /// files of another user.
+    fn plant(folder: &tempfile::TempDir, name: &str, number: u32) {
+        let path = folder.path().join(name);
+        match number % 3 {
+            0 => std::fs::create_dir(path).unwrap(),
+            1 => symlink("/etc/passwd", path).unwrap(),
+            _ => {
+                std::fs::write(&path, "x").unwrap();
+                if chown(&path, Some(12_345), None).is_err() {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_put_into_the_folder_takes_no_snapshot_of_ours() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("snapshot-trial"), "x").unwrap();
+        let own = [1, 2, 3].map(|day| format!("snapshot-2026112{day}-000000-old.syscap"));
+        own.iter().for_each(|name| std::fs::write(place.path().join(name), "x").unwrap());
+        for number in 0..60 {
+            let name = format!("snapshot-20270101-0000{number:02}-t{number}.syscap");
+            plant(&place, &name, number);
+        }
+        let before = names(&place);
+        let folder = SnapshotFolder::open(place.path(), 3, None).unwrap();
+        assert_eq!(names(&place), before, "nothing is deleted");
+        let (_, draft) = folder.draft("new").unwrap();
+        drop(draft);
+        let left = names(&place);
+        assert_eq!(before.len() - left.len(), 1);
+        assert!(!left.contains(&own[0]), "the oldest of three went for the new one");
+    }
+
+    #[test]
+    fn what_somebody_puts_in_the_place_of_a_snapshot_is_not_deleted() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = SnapshotFolder::open(place.path(), 1, None).unwrap();
+        let (files, draft) = folder.draft("").unwrap();
+        symlink("/etc/passwd", files.capture.path()).unwrap();
+        let error = draft.publish(&files.capture).unwrap_err();
+        folder.settle(&files);
+        let [link, partial] = names(&place).try_into().unwrap();
+        assert!(format!("{error:#}").contains(&partial), "{error:#}");
+        drop(folder.draft("").unwrap());
+        assert_eq!(names(&place), [link], "the draft counts and went, the link stays");
+    }
+
+    #[test]
+    fn names_that_somebody_takes_in_advance_do_not_run_out() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = SnapshotFolder::open(place.path(), 20, None).unwrap();
+        let stem = "snapshot-20261128-045303";
+        for number in std::iter::once(String::new()).chain((2..1000).map(|n| format!(".{n}"))) {
+            symlink("/etc/passwd", place.path().join(format!("{stem}{number}.syscap"))).unwrap();
+        }
+        let taken = [0; 3].map(|_| folder.draft_of("", "20261128-045303").unwrap());
+        for (files, draft) in taken {
+            let path = draft.publish(&files.capture).unwrap();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert_eq!(trigger_of(name), Some(""), "{name}");
+            assert_eq!(name.len(), "snapshot-20261128-045303.0123456789abcdef.syscap".len());
+        }
+        assert!(std::fs::symlink_metadata("/etc/passwd").unwrap().is_file());
+    }
+
+    #[test]
+    fn whose_folder_it_is_decides_who_may_change_what_lies_there() {
+        let place = tempfile::tempdir().unwrap();
+        let changed_by = || {
+            let target = Target::new(&place.path().join("snapshot"), true, None).unwrap();
+            target.folder_changed_by()
+        };
+        let mode = |mode| {
+            std::fs::set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();
+        };
+        for (rights, who) in [
+            (0o700, None),
+            (0o755, None),
+            (0o775, None),
+            (0o777, Some("everybody")),
+            (0o1777, None),
+        ] {
+            mode(rights);
+            assert_eq!(changed_by().as_deref(), who, "{rights:o}");
+        }
+        // Only root can give it away.
+        if chown(place.path(), None, Some(12_345)).is_ok() {
+            mode(0o775);
+            assert_eq!(changed_by().unwrap(), "members of group 12345");
+            chown(place.path(), Some(12_345), None).unwrap();
+            mode(0o1700);
+            assert_eq!(changed_by().unwrap(), "user 12345");
+        }
+    }
+
     #[test]
     fn snapshots_of_earlier_recorders_count() {
         let place = tempfile::tempdir().unwrap();
-        let names = ["20261128-01", "20261128-02", "20261128-03"];
-        for name in names.map(|time| format!("snapshot-{time}0000-crash.syscap")) {
+        let hours = ["20261128-01", "20261128-02", "20261128-03"];
+        for name in hours.map(|time| format!("snapshot-{time}0000-crash.syscap")) {
             std::fs::write(place.path().join(name), "x").unwrap();
         }
         std::fs::write(place.path().join("mine.syscap"), "x").unwrap();
         let folder = SnapshotFolder::open(place.path(), 2, None).unwrap();
         let (files, _draft) = folder.draft("crash").unwrap();
         assert!(files.capture.is_free(), "it has its name when it is complete");
-        let mut left: Vec<_> = std::fs::read_dir(place.path())
-            .unwrap()
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.contains("partial"))
-            .collect();
-        left.sort_unstable();
+        let mut left = names(&place);
+        left.retain(|name| !name.contains("partial"));
         assert_eq!(left, ["mine.syscap", "snapshot-20261128-030000-crash.syscap"]);
     }
 }

@@ -13,6 +13,7 @@ mod notify;
 mod options;
 mod places;
 mod queue;
+mod socket_entry;
 mod taking;
 mod trigger_args;
 mod urgency;

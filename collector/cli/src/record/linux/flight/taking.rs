@@ -354,7 +354,7 @@ impl Snapshots {
         let finished = self.finish(order, &files, draft, thread);
         // What has no room is not left behind as a file of nothing.
         if !matches!(&finished, Ok((_, None))) {
-            folder.remove_if_empty(&files);
+            folder.settle(&files);
         }
         let (published, error) = finished?;
         match error {
