@@ -199,9 +199,11 @@ impl Watcher {
     pub fn left_out(&mut self, left_out: &LeftOutChunks) {
         match (left_out.lane.kind, left_out.producer) {
             (LaneKind::Zone, Some(producer)) => {
-                self.zones.left_out(left_out.lane, producer.program)
+                self.zones.left_out(left_out.lane, producer.program);
             }
-            (kind, _) => drop(self.blind.insert(kind, None)),
+            (kind, _) => {
+                self.blind.insert(kind, None);
+            }
         }
     }
 
