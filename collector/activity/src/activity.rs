@@ -6,13 +6,13 @@ use crate::interval::Interval;
 use crate::machine::Machine;
 use crate::names::{Named, Names, ThreadName};
 use crate::rows;
-use crate::zones::Zones;
+use crate::zones::{ClosedZones, Zones};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use syscollect_merge::{LiveRecord, LiveRecords};
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, SampleRecord, SchedStackRecord, TaskRecord};
-use syscollect_store::{Chunk, Definition};
+use syscollect_store::{Chunk, Definition, LeftOutChunks};
 
 /// Clock readings without which no record comes.
 const FIRST_READINGS: u64 = 2;
@@ -98,14 +98,19 @@ impl Activity {
         }
     }
 
-    /// So many chunks of that lane were left out behind those that were fed.
-    pub fn left_out(&mut self, lane: Lane, chunks: u64) {
+    /// Chunks of a lane were left out behind those that were fed. Where a program wrote them, they
+    /// are missing of that program alone.
+    pub fn left_out(&mut self, left_out: &LeftOutChunks) {
+        let LeftOutChunks { lane, producer, chunks } = *left_out;
         self.missed += chunks;
         match lane.kind {
             LaneKind::Sched => self.left_out.push(lane.index),
             // A log is only names: what lacks one is counted.
             LaneKind::ZoneLog => {}
-            LaneKind::Zone => self.zones.left_out(self.now.saturating_add(self.second)),
+            LaneKind::Zone => {
+                let until = self.now.saturating_add(self.second);
+                self.zones.left_out(producer.as_ref(), until);
+            }
             LaneKind::Mapping => self.functions.mark_incomplete(),
             kind if Self::wants_for_functions(kind) => self.functions.mark_incomplete(),
             _ => self.machine.mark_incomplete(),
@@ -238,12 +243,13 @@ impl Seconds<'_> {
         if functions.begin_anew() {
             machine.forget_stacks();
         }
-        let (zones, other_zones, zones_incomplete) = zones.close([interval.start.0, end], names);
+        let ClosedZones { rows, others, missing } = zones.close([interval.start.0, end], names);
         history.push(Interval {
             number: **number,
-            zones,
-            other_zones,
-            zones_incomplete,
+            zones: rows,
+            other_zones: others,
+            zones_incomplete: missing.is_any,
+            zones_incomplete_users: missing.of_users,
             ..interval
         });
         **number += 1;

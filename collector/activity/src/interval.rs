@@ -43,8 +43,10 @@ pub struct Interval {
     pub zones: Vec<ZoneActivity>,
     /// How many ended besides: more names than are kept, or of no known name.
     pub other_zones: u64,
-    /// Of zones and frames something is missing.
+    /// Of zones and frames something is missing: too much came of a program, or it lost some.
     pub zones_incomplete: bool,
+    /// Of whose programs, as far as that is known: nothing is missing of others.
+    pub zones_incomplete_users: Vec<u32>,
     /// In which functions threads ran and were blocked; `None` before that was asked for.
     pub functions: Option<Arc<FunctionActivity>>,
     /// Threads that were made.
@@ -72,6 +74,7 @@ impl Interval {
             + self.threads.capacity() * size_of::<ThreadActivity>()
             + self.processes.capacity() * size_of::<ProcessActivity>()
             + self.zones.capacity() * (size_of::<ZoneActivity>() + 2 * SHORT_NAME)
+            + self.zones_incomplete_users.capacity() * size_of::<u32>()
             + self.latency.heap_bytes()
             + self.functions.as_ref().map_or(0, |functions| functions.bytes())
     }

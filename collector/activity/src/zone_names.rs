@@ -135,6 +135,11 @@ impl ZoneNames {
         Producer { user, program: client }
     }
 
+    /// Whose program that is.
+    pub(crate) fn user(&self, client: u32) -> Option<u32> {
+        Some(self.programs.get(&client)?.user).filter(|user| *user != u32::MAX)
+    }
+
     /// What a place is called.
     pub(crate) fn place(&mut self, client: u32, number: u32) -> Option<Arc<str>> {
         let program = self.programs.get_mut(&client)?;

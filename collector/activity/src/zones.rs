@@ -6,19 +6,24 @@ use crate::interval::{SpanKind, ZoneActivity};
 use crate::names::Names;
 use crate::zone_names::ZoneNames;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
 use syscollect_records::ZoneChunk;
-use syscollect_store::{Producer, ProducerShares};
+use syscollect_store::{Producer, ProducerShares, fair_level};
 use syscollect_zone_protocol::{Event, FramePhase, GpuEvent, GpuZoneNumber, Item, item_words};
 
 /// Async zones, zones of GPUs and sets of frames that are followed at a time.
 const MOST_OPEN: usize = 1 << 16;
-/// Places and sets of frames that are told apart in a second.
-const MOST_ADDRESSES: usize = 4096;
+/// Places and sets of frames that are told apart in a second, of which each user's programs have a
+/// share, and each program: one alone has three eighths.
+const MOST_ADDRESSES: usize = 1 << 14;
 /// Rows that are kept of a second.
 const MOST_ROWS: usize = 256;
+/// Users of whom it is said that something is missing of their programs.
+const MOST_USERS: usize = 16;
 
 /// A zone that is open.
 #[derive(Clone, Copy, Debug)]
@@ -105,13 +110,53 @@ pub(crate) struct Zones {
     programs: FxHashMap<u32, OpenOfProgram>,
     shares: ProducerShares,
     ended: FxHashMap<Span, Durations>,
+    /// Whose those are.
+    ended_shares: ProducerShares,
     /// Ended, but of more places than are told apart, or of places of which no name is known.
     others: u64,
-    is_incomplete: bool,
+    missing: MissingZones,
     /// Threads that ended, and when: what was open on them ended with them.
     ended_threads: FxHashMap<u32, u64>,
-    /// Up to then what may end on any thread may have ended in what was left out.
-    blind_until: u64,
+    /// Programs of which chunks were left out that nothing tells of until then: what may end on any
+    /// thread may have ended in those.
+    blind: FxHashMap<u32, BlindProgram>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BlindProgram {
+    user: u32,
+    until: u64,
+}
+
+/// Of whose zones and frames something is missing.
+#[derive(Debug, Default)]
+pub(crate) struct MissingZones {
+    pub(crate) is_any: bool,
+    /// Users, as far as they are known, up to a bound.
+    pub(crate) of_users: Vec<u32>,
+}
+
+impl MissingZones {
+    fn add(&mut self, user: Option<u32>) {
+        self.is_any = true;
+        let user = user.filter(|user| !self.of_users.contains(user));
+        self.of_users.extend(user.filter(|_| self.of_users.len() < MOST_USERS));
+    }
+}
+
+/// What was in a second.
+#[derive(Debug)]
+pub(crate) struct ClosedZones {
+    pub(crate) rows: Vec<ZoneActivity>,
+    /// How many besides.
+    pub(crate) others: u64,
+    pub(crate) missing: MissingZones,
+}
+
+/// A row, and whose it is.
+struct OwnedRow {
+    user: u32,
+    row: ZoneActivity,
 }
 
 impl Zones {
@@ -124,17 +169,23 @@ impl Zones {
             writer.of = (client, tid, owner);
         }
         if is_missing {
-            self.is_incomplete = true;
+            self.missing.add(self.names.user(client));
             self.close_program(client);
         }
     }
 
-    /// Chunks were left out that nothing tells of until then.
-    pub(crate) fn left_out(&mut self, until: u64) {
-        self.is_incomplete = true;
-        self.blind_until = until;
-        self.programs.clear();
-        self.shares = ProducerShares::default();
+    /// Chunks of a program were left out that nothing tells of until then.
+    pub(crate) fn left_out(&mut self, producer: Option<&Producer>, until: u64) {
+        self.missing.add(producer.map(|producer| producer.user));
+        if let Some(Producer { user, program }) = producer.copied() {
+            self.blind.insert(program, BlindProgram { user, until });
+            self.close_program(program);
+        }
+    }
+
+    /// Whether what begins then on any thread of a program is not followed.
+    fn is_blind(&self, client: u32, at: u64) -> bool {
+        self.blind.get(&client).is_some_and(|blind| at < blind.until)
     }
 
     /// A process ended.
@@ -173,16 +224,15 @@ impl Zones {
     /// Notes what is open since before `start`.
     fn note_open(&mut self, start: u64) {
         self.close_ended();
-        let Self { writers, programs, ended, others, .. } = self;
+        let Self { names, writers, programs, ended, ended_shares, others, .. } = self;
         let mut note = |span: Span, began| {
             if began >= start {
                 return;
             }
-            if ended.len() >= MOST_ADDRESSES && !ended.contains_key(&span) {
-                *others += 1;
-                return;
+            match told_apart(ended, ended_shares, names, span) {
+                Some(durations) => durations.add_open(1, began),
+                None => *others += 1,
             }
-            ended.entry(span).or_default().add_open(1, began);
         };
         for writer in writers.values() {
             let zones = writer.zones.iter();
@@ -230,10 +280,10 @@ impl Zones {
             Event::Attached { depth } => writer.zones.leave(depth),
             Event::Lost { .. } => {
                 writer.zones.clear();
-                self.is_incomplete = true;
+                self.missing.add(self.names.user(client));
             }
             Event::ThreadEnd => writer.zones.clear(),
-            Event::AsyncBegin { location, zone, .. } if at >= self.blind_until => {
+            Event::AsyncBegin { location, zone, .. } if !self.is_blind(client, at) => {
                 if let Some(program) = self.program_with_room(client) {
                     let opened = OpenZone { place: location, began: at };
                     let before = program.zones.insert(zone, opened);
@@ -262,7 +312,7 @@ impl Zones {
             }
         }
         if phase != FramePhase::End
-            && at >= self.blind_until
+            && !self.is_blind(client, at)
             && let Some(program) = self.program_with_room(client)
         {
             let before = program.frames.insert(set, at);
@@ -328,25 +378,23 @@ impl Zones {
     }
 
     fn took(&mut self, span: Span, ticks: u64) {
-        if self.ended.len() >= MOST_ADDRESSES && !self.ended.contains_key(&span) {
-            self.others += 1;
+        let Self { names, ended, ended_shares, others, .. } = self;
+        let Some(durations) = told_apart(ended, ended_shares, names, span) else {
+            *others += 1;
             return;
-        }
-        let durations = self.ended.entry(span).or_default();
+        };
         durations.sizes.add(ticks);
         durations.total = durations.total.saturating_add(ticks);
     }
 
     /// Ends the second from `start` to `end`: what ended in it, or was open all the time, those
-    /// with most time first; how many besides, and whether any are missing.
-    pub(crate) fn close(
-        &mut self,
-        [start, end]: [u64; 2],
-        threads: &Names,
-    ) -> (Vec<ZoneActivity>, u64, bool) {
+    /// with most time first; how many besides, and of whose something is missing.
+    pub(crate) fn close(&mut self, [start, end]: [u64; 2], threads: &Names) -> ClosedZones {
         let ticks = end.saturating_sub(start);
         self.note_open(start);
+        self.ended_shares = ProducerShares::default();
         let mut named = FxHashMap::<RowKey, Durations>::default();
+        let mut users = FxHashMap::<u32, u32>::default();
         for (span, durations) in self.ended.drain() {
             let Span { kind, client, number, queue } = span;
             let name = match kind {
@@ -368,6 +416,7 @@ impl Zones {
                 self.others += durations.sizes.count() + durations.open;
                 continue;
             };
+            users.insert(pid, self.names.producer(client).user);
             let all = named.entry(RowKey { pid, queue, name, kind }).or_default();
             all.sizes.merge(&durations.sizes);
             all.total = all.total.saturating_add(durations.total);
@@ -383,7 +432,7 @@ impl Zones {
         let rows = named.into_iter().map(|(RowKey { pid, queue, name, kind }, durations)| {
             let Durations { sizes, total, open, oldest } = durations;
             let percentile = |percent| sizes.percentile(percent).unwrap_or(0);
-            ZoneActivity {
+            let row = ZoneActivity {
                 kind,
                 pid,
                 name,
@@ -397,13 +446,76 @@ impl Zones {
                 process: threads.get(pid).filter(|named| named.pid == pid).map(|named| named.name),
                 open,
                 open_for: if open > 0 { end.saturating_sub(oldest) } else { 0 },
-            }
+            };
+            OwnedRow { user: users.get(&pid).copied().unwrap_or(u32::MAX), row }
         });
-        let mut rows: Vec<ZoneActivity> = rows.collect();
-        let others = rows.drain(MOST_ROWS.min(rows.len())..).map(|row| row.count + row.open);
-        let others = others.sum::<u64>();
+        let (rows, others) = share_rows(rows.collect());
         self.names.close();
         let others = others + std::mem::take(&mut self.others);
-        (rows, others, std::mem::take(&mut self.is_incomplete))
+        // What was left out is missing in all seconds until then.
+        self.blind.values().for_each(|blind| self.missing.add(Some(blind.user)));
+        self.blind.retain(|_, blind| blind.until > end);
+        ClosedZones { rows, others, missing: std::mem::take(&mut self.missing) }
     }
+}
+
+/// What is noted of that place, or set of frames; `None` where its program has its share of those
+/// that are told apart.
+fn told_apart<'a>(
+    ended: &'a mut FxHashMap<Span, Durations>,
+    shares: &mut ProducerShares,
+    names: &ZoneNames,
+    span: Span,
+) -> Option<&'a mut Durations> {
+    match ended.entry(span) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(new) => {
+            let producer = names.producer(span.client);
+            let free = MOST_ADDRESSES.saturating_sub(shares.of_all());
+            if shares.room_for(producer, free) == 0 {
+                return None;
+            }
+            shares.add(producer, 1);
+            Some(new.insert(Durations::default()))
+        }
+    }
+}
+
+/// The rows that are kept of those that come in their order, and how many zones are in the others.
+/// Where there are too many, users have equal shares of them, and a user's processes of those of the
+/// user, each its first; what nobody's share takes goes to the first of the rest.
+fn share_rows(rows: Vec<OwnedRow>) -> (Vec<ZoneActivity>, u64) {
+    if rows.len() <= MOST_ROWS {
+        return (rows.into_iter().map(|owned| owned.row).collect(), 0);
+    }
+    let mut counts = BTreeMap::<u32, BTreeMap<u32, usize>>::new();
+    for OwnedRow { user, row } in &rows {
+        *counts.entry(*user).or_default().entry(row.pid).or_default() += 1;
+    }
+    let of_users = counts.values().map(|of_user| of_user.values().sum()).collect();
+    let most_of_user = fair_level(of_users, MOST_ROWS);
+    // What is left of each process's share.
+    let mut shares = FxHashMap::<[u32; 2], usize>::default();
+    for (user, of_user) in counts {
+        let most = fair_level(of_user.values().copied().collect(), most_of_user);
+        shares.extend(of_user.into_keys().map(|pid| ([user, pid], most)));
+    }
+    let mut is_kept: Vec<bool> = Vec::with_capacity(rows.len());
+    is_kept.extend(rows.iter().map(|OwnedRow { user, row }| {
+        let share = shares.get_mut(&[*user, row.pid]).filter(|share| **share > 0);
+        share.map(|share| *share -= 1).is_some()
+    }));
+    let mut free = MOST_ROWS - is_kept.iter().filter(|kept| **kept).count();
+    for kept in is_kept.iter_mut().filter(|kept| !**kept) {
+        *kept = free > 0;
+        free = free.saturating_sub(1);
+    }
+    let (mut kept, mut others) = (Vec::with_capacity(MOST_ROWS), 0);
+    for (OwnedRow { row, .. }, is_kept) in rows.into_iter().zip(is_kept) {
+        match is_kept {
+            true => kept.push(row),
+            false => others += row.count + row.open,
+        }
+    }
+    (kept, others)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_store::{Chunk, Producer, ProducerShares};
+use syscollect_store::{Chunk, LeftOutChunks, Producer, ProducerShares};
 
 use crate::stage::{Flush, since_last_switch};
 
@@ -37,8 +37,8 @@ pub enum Teed {
     /// Since somebody [looks](WatchDemand::Prompt) nothing is passed over any more, and what was
     /// is of before what [no record comes before](Self::NothingBefore) now.
     Complete,
-    /// So many chunks of that lane were left out here, because too much waits.
-    LeftOut(Lane, u64),
+    /// Chunks were left out here, because too much waits.
+    LeftOut(LeftOutChunks),
     /// No record of before these ticks comes any more, but from instrumented programs that were not
     /// found yet, that write more than their share, or whose turn did not come in time.
     NothingBefore(Ticks),
@@ -153,8 +153,9 @@ struct WaitingItems {
     bytes: usize,
     /// Of these, what instrumented programs wrote.
     shares: ProducerShares,
-    /// Chunks that had no room since these were taken.
-    left_out: BTreeMap<Lane, u64>,
+    /// Chunks that had no room since these were taken, by who wrote them: what one program wrote
+    /// is missing of no other.
+    left_out: BTreeMap<Lane, BTreeMap<Option<Producer>, u64>>,
     /// How far the recording is, where it was full.
     nothing_before: Option<Ticks>,
     demand: WatchDemand,
@@ -219,7 +220,11 @@ impl Watched {
         let WaitingItems { items, left_out, nothing_before, .. } =
             std::mem::replace(&mut *waiting, empty);
         drop(waiting);
-        let left_out = left_out.into_iter().map(|(lane, chunks)| Teed::LeftOut(lane, chunks));
+        let left_out = left_out.into_iter().flat_map(|(lane, of_lane)| {
+            of_lane.into_iter().map(move |(producer, chunks)| {
+                Teed::LeftOut(LeftOutChunks { lane, producer, chunks })
+            })
+        });
         let until = nothing_before.map(Teed::NothingBefore);
         items.into_iter().chain(left_out).chain(until).collect()
     }
@@ -253,7 +258,8 @@ impl WaitingChunks {
         // logs share one, and what comes of them says where it belongs.
         let is_behind = lane.kind != LaneKind::ZoneLog && waiting.left_out.contains_key(&lane);
         if bytes > room || is_behind {
-            *waiting.left_out.entry(lane).or_default() += 1;
+            let of_lane = waiting.left_out.entry(lane).or_default();
+            *of_lane.entry(producer).or_default() += 1;
             return;
         }
         if waiting.demand.passes_over(lane.kind) {
@@ -397,7 +403,10 @@ mod tests {
                 format!("{kind:?}{index} resumes #{} of {} bytes", header.sequence, data.len())
             }
             Teed::Complete => "complete".to_owned(),
-            Teed::LeftOut(lane, chunks) => format!("-{chunks} {:?}{}", lane.kind, lane.index),
+            Teed::LeftOut(LeftOutChunks { lane, producer, chunks }) => {
+                let whose = producer.map_or(String::new(), |of| format!(" of {}", of.program));
+                format!("-{chunks} {:?}{}{whose}", lane.kind, lane.index)
+            }
             Teed::NothingBefore(ticks) => format!("<{}", ticks.0),
         };
         taken.into_iter().map(show).collect()
@@ -479,6 +488,24 @@ mod tests {
         let [quiet, other] = [of("Zone7 #0"), of("Zone8 #0")];
         assert_eq!((quiet, other, of("Sched0 #0"), of("Task0 #0")), (1, 1, 1, 1));
         assert_eq!(of("-1 Sched0"), 1);
+    }
+
+    #[test]
+    fn whose_chunks_were_left_out_is_known() {
+        let (tee, watched) = Tee::to_watch(|_| true);
+        let [loud, other] =
+            [(1001, 1), (1002, 2)].map(|(user, program)| Producer { user, program });
+        let write = |producer, index, sequence, bytes| {
+            tee.chunk(&chunk(LaneKind::Zone, index, sequence, bytes), Some(producer));
+        };
+        write(loud, 0, 0, 10);
+        (1..4).for_each(|sequence| write(loud, 0, sequence, MOST_WAITING));
+        write(loud, 1, 0, MOST_WAITING);
+        // The lane is another program's by now, and goes on where nothing is missing.
+        write(other, 0, 4, 10);
+        write(other, 2, 0, 10);
+        let expected = ["Zone0 #0", "Zone2 #0", "-3 Zone0 of 1", "-1 Zone0 of 2", "-1 Zone1 of 1"];
+        assert_eq!(shown(watched.take()), expected);
     }
 
     #[test]

@@ -78,5 +78,5 @@ pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
 pub use lost_record::LostRecord;
 pub use reader::CaptureReader;
-pub use shares::{Producer, ProducerShares, fair_level};
+pub use shares::{LeftOutChunks, Producer, ProducerShares, fair_level};
 pub use writer::CaptureWriter;

@@ -33,6 +33,9 @@ pub enum LostRecord {
     ZoneDefinitionBeyondShare,
     /// A ring or a log that was not read to its end when the recording ended.
     ZoneLaneAtEnd,
+    /// Items that a program says it lost, more than it can have written: how often it said so, not
+    /// how many.
+    UnbelievableClaim,
     /// What a kernel program would have written that was skipped, by that program's name; or what
     /// another version calls so.
     Other(String),
@@ -40,7 +43,7 @@ pub enum LostRecord {
 
 impl LostRecord {
     /// The names of kinds that no kernel program writes: the one table of them.
-    const NAMES: [(Self, &str); 10] = [
+    const NAMES: [(Self, &str); 11] = [
         (Self::Any, ""),
         (Self::UnknownKind, "unknown"),
         (Self::Mapping, "mapping"),
@@ -51,6 +54,7 @@ impl LostRecord {
         (Self::ZoneDefinition, "definition"),
         (Self::ZoneDefinitionBeyondShare, "definition beyond a share"),
         (Self::ZoneLaneAtEnd, "ring or log at the end"),
+        (Self::UnbelievableClaim, "claim of losses that cannot be"),
     ];
 
     /// The name that captures have.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use syscollect_model::Lane;
 
 /// Who wrote the events of a chunk, where that was a program and not the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +11,17 @@ pub struct Producer {
     pub user: u32,
     /// The program's number in the recording.
     pub program: u32,
+}
+
+/// Chunks of a lane that who watches a recording did not get, because too much waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOutChunks {
+    /// Of which lane.
+    pub lane: Lane,
+    /// Who wrote them, where that was a program.
+    pub producer: Option<Producer>,
+    /// How many.
+    pub chunks: u64,
 }
 
 /// What users and programs have of something that has a bound: bytes of the buffer, or what a

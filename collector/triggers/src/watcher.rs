@@ -22,7 +22,7 @@ use syscollect_model::{
     Lane, LaneKind, Ticks, Unit, bytes, duration, is_crash_signal, signal_name,
 };
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{Chunk, Definition, KnownProcess};
+use syscollect_store::{Chunk, Definition, KnownProcess, LeftOutChunks};
 
 /// Firings of one trigger that wait for [`Watcher::fired`] to be called: whatever fires without end
 /// leaves room to what is rare.
@@ -94,8 +94,8 @@ pub struct Watcher {
     timed: Option<TimedCauses>,
     wants_waits: bool,
     wants_exits: bool,
-    /// Kinds of lanes of which chunks were left out, and until when what is open may have ended in
-    /// them; `None` until it is known how far the recording is.
+    /// Kinds of lanes of which chunks were left out that no program wrote, and until when what is
+    /// open may have ended in them; `None` until it is known how far the recording is.
     blind: FxHashMap<LaneKind, Option<u64>>,
     /// Programs that ended, and when: what they wrote before comes a moment later.
     ended_programs: VecDeque<(u64, Vec<u32>)>,
@@ -192,12 +192,19 @@ impl Watcher {
         }
     }
 
-    /// Chunks of that lane were left out here. Its next one says so, too, but may come much later,
+    /// Chunks were left out here. The next one of their lane says so, too, but may come much later,
     /// and until then other lanes' records would be taken for the end of what ended in them: what
     /// is open is forgotten, and what begins beside them, in records that wait to be decided on or
-    /// come soon, is not followed.
-    pub fn left_out(&mut self, lane: Lane) {
-        self.blind.insert(lane.kind, None);
+    /// come soon, is not followed. Where a program wrote them, that holds for this program alone.
+    pub fn left_out(&mut self, left_out: &LeftOutChunks) {
+        match (left_out.lane.kind, left_out.producer) {
+            (LaneKind::Zone, Some(producer)) => {
+                self.zones.left_out(left_out.lane, producer.program);
+            }
+            (kind, _) => {
+                self.blind.insert(kind, None);
+            }
+        }
     }
 
     /// Tells everyone whether records are missing beside those up to now, which come next.
@@ -207,9 +214,10 @@ impl Watcher {
             waits.set_blind(is_blind(LaneKind::Sched));
         }
         self.hits.set_blind(is_blind(LaneKind::Probe));
-        self.zones.set_blind(is_blind(LaneKind::Zone));
         let longest = (BLIND_SECONDS * timed.ticks_per_second) as u64;
-        self.blind.retain(|_, until| now < *until.get_or_insert(now.saturating_add(longest)));
+        let latest = now.saturating_add(longest);
+        self.zones.set_blind(self.decided, latest);
+        self.blind.retain(|_, until| now < *until.get_or_insert(latest));
     }
 
     fn define(&mut self, json: &[u8]) {

@@ -6,7 +6,7 @@ use crate::duration_limit::TicksLimit;
 use crate::found::{FoundCause, Occurrence, TriggerSet};
 use crate::threads::Threads;
 use crate::thresholds::{Thresholds, ValueSource};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use syscollect_merge::FollowedZones;
 use syscollect_model::Lane;
@@ -107,8 +107,12 @@ pub(crate) struct Zones {
     shares: ProducerShares,
     /// Who a message has to be of, by trigger.
     senders: FxHashMap<usize, NamePattern>,
-    /// What may end on any thread may have ended in what is not seen.
-    is_blind: bool,
+    /// Programs of which chunks were left out, and until when what may end on any of their threads
+    /// may have ended in them; `None` until it is known how far the recording is.
+    blind: FxHashMap<u32, Option<u64>>,
+    /// Lanes of which chunks were left out, until their next one comes: what is open there may have
+    /// ended.
+    behind: FxHashSet<Lane>,
     /// When it is looked what is stuck.
     next_look: u64,
     /// Zones and frames that were more than are followed.
@@ -133,18 +137,25 @@ impl Zones {
         }
         (writer.client, writer.tid, writer.owner) = (client, tid, owner);
         if is_missing {
+            self.behind.remove(&lane);
             self.close(client);
         }
     }
 
-    /// Whether items of this time are missing that nothing tells of yet: frames and async zones,
-    /// which may end on any thread, are not timed then. A thread's next chunk tells of its own.
-    pub(crate) fn set_blind(&mut self, is_blind: bool) {
-        self.is_blind = is_blind;
-        if is_blind {
-            self.programs.clear();
-            self.shares = ProducerShares::default();
-        }
+    /// Items of that program are missing of which nothing tells yet: its frames and async zones,
+    /// which may end on any thread, are not timed for a while. The lane's next chunk tells of its
+    /// own zones; until then none of them is stuck.
+    pub(crate) fn left_out(&mut self, lane: Lane, client: u32) {
+        self.blind.insert(client, None);
+        self.behind.insert(lane);
+    }
+
+    /// Forgets what is open of programs of which items are missing, before what comes is decided on.
+    /// All before `decided` was; of those of which it is news, items may be missing until `latest`.
+    pub(crate) fn set_blind(&mut self, decided: u64, latest: u64) {
+        self.blind.retain(|_, until| decided < *until.get_or_insert(latest));
+        let blind: Vec<u32> = self.blind.keys().copied().collect();
+        blind.into_iter().for_each(|client| self.close(client));
     }
 
     /// What may end on any thread of a program is not followed any more.
@@ -175,7 +186,9 @@ impl Zones {
         let logs = context.logs;
         let mut next = u64::MAX;
         let mut look = |span: OpenSpan<'_>| next = next.min(context.look(now, span));
-        for writer in self.writers.values_mut().filter(|writer| runs(writer.client)) {
+        let Self { writers, behind, .. } = self;
+        let in_time = writers.iter_mut().filter(|(lane, _)| !behind.contains(lane));
+        for (_, writer) in in_time.filter(|(_, writer)| runs(writer.client)) {
             let Writer { client, tid, .. } = *writer;
             for OpenZone { location, began, stuck } in writer.zones.iter_mut() {
                 if let Some(named) = logs.location(client, *location) {
@@ -211,7 +224,7 @@ impl Zones {
         let Some(first) = words.first() else { return };
         let (item, attributes) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         let Some(Item::Stamped { event, .. }) = Item::decode(item) else { return };
-        let Self { writers, programs, shares, senders, is_blind, unfollowed, .. } = self;
+        let Self { writers, programs, shares, senders, blind, unfollowed, .. } = self;
         let Some(writer) = writers.get_mut(&lane) else { return };
         let (client, tid) = (writer.client, writer.tid);
         match event {
@@ -228,7 +241,8 @@ impl Zones {
             Event::Attached { depth } => writer.zones.leave(depth),
             Event::Lost { .. } | Event::ThreadEnd => writer.zones.clear(),
             Event::AsyncBegin { location, zone, .. }
-                if !*is_blind && context.logs.location(client, location).is_some() =>
+                if !blind.contains_key(&client)
+                    && context.logs.location(client, location).is_some() =>
             {
                 let opened = OpenZone { location, began: at, stuck: TriggerSet::default() };
                 let producer = context.logs.producer(client);
@@ -263,7 +277,7 @@ impl Zones {
                 if began.is_some() {
                     shares.remove(program.producer, 1);
                 }
-                if phase != FramePhase::End && !*is_blind {
+                if phase != FramePhase::End && !blind.contains_key(&client) {
                     match has_room(shares, program.producer) {
                         true => {
                             let opened = OpenFrame { began: at, tid, stuck: TriggerSet::default() };

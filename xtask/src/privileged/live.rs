@@ -61,7 +61,7 @@ fn play(reported: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> 
                 Ok(Teed::Chunk(chunk)) => live.feed(chunk)?,
                 Ok(Teed::NothingBefore(ticks)) => live.advance(ticks)?,
                 // Nothing is left out of what is played.
-                Ok(Teed::LeftOut(..) | Teed::Resumes(_) | Teed::Complete) => {}
+                Ok(Teed::LeftOut(_) | Teed::Resumes(_) | Teed::Complete) => {}
                 // Threads of the recorder may keep their ends for longer than it lasts.
                 Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Acquire) => {}
                 Err(_) => return Ok(()),

@@ -3,11 +3,13 @@
 mod functions;
 mod model;
 mod recorder;
+mod shares;
 
 use recorder::{MS, Recorder, SECOND};
 use syscollect_activity::{CpuActivity, SpanKind, TaskTimes, Waker, WakerShare, ZoneActivity};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{RecordKind, SchedRecord, task_state};
+use syscollect_store::Producer;
 use syscollect_zone_protocol::log::{EntryWords, GpuContext};
 use syscollect_zone_protocol::{Event, FramePhase, GpuApi, GpuEvent, GpuZoneNumber};
 
@@ -146,7 +148,7 @@ fn chunks_that_are_left_out_make_seconds_incomplete_until_the_next_one_comes() {
     recorder.until(1500 * MS);
     recorder.switch(0, 1600 * MS, 0, SLEEPS);
     assert!(recorder.take_chunk(0).is_some());
-    recorder.activity.left_out(Lane::new(LaneKind::Sched, 0), 1);
+    recorder.left_out(Lane::new(LaneKind::Sched, 0), None);
     recorder.until(3500 * MS);
     recorder.switch(0, 3600 * MS, 7, 0);
     recorder.until(5 * SECOND);
@@ -380,7 +382,8 @@ fn frames_that_may_have_ended_in_what_was_left_out_are_not_made_longer() {
     let mark = Event::Frame { set: 0, phase: FramePhase::Mark };
     recorder.items(1, 3, &[(100 * MS, mark)]);
     recorder.until(200 * MS);
-    recorder.activity.left_out(Lane::new(LaneKind::Zone, 3), 1);
+    let producer = Producer { user: 1000, program: 1 };
+    recorder.left_out(Lane::new(LaneKind::Zone, 3), Some(producer));
     recorder.items(1, 4, &[(400 * MS, mark), (500 * MS, mark)]);
     recorder.items(1, 4, &[(1300 * MS, mark), (1310 * MS, mark)]);
     recorder.until(2 * SECOND);

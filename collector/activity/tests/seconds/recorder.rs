@@ -9,6 +9,7 @@ use syscollect_records::{
 };
 use syscollect_store::{
     Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
+    LeftOutChunks, Producer,
 };
 use syscollect_zone_protocol::log::{EntryWords, Location};
 use syscollect_zone_protocol::{Event, Item};
@@ -224,8 +225,19 @@ impl Recorder {
 
     /// There is an instrumented program of that number.
     pub(crate) fn program(&mut self, client: u32, pid: u32) {
-        let program = ClientDefinition { client, pid, ..ClientDefinition::default() };
+        self.program_of(1000, client, pid);
+    }
+
+    /// The same, of that user.
+    pub(crate) fn program_of(&mut self, user: u32, client: u32, pid: u32) {
+        let user = Some(user);
+        let program = ClientDefinition { client, pid, user, ..ClientDefinition::default() };
         self.define(&Definition::Clients(vec![program]));
+    }
+
+    /// The next chunk of that lane, which a program wrote or the kernel, is left out.
+    pub(crate) fn left_out(&mut self, lane: Lane, producer: Option<Producer>) {
+        self.activity.left_out(&LeftOutChunks { lane, producer, chunks: 1 });
     }
 
     /// An entry of the log of a program, at that position of it; its number.

@@ -19,7 +19,7 @@ use super::log::{CounterEntry, LogPart, LogReader};
 use super::losses::Losses;
 use super::memory::ArenaMemory;
 use super::ring::{READ_BYTES, RingReader};
-use super::thread_ring::{DrainCounts, Draining, RingOutput, ThreadRing};
+use super::thread_ring::{DrainCounts, Draining, RingOutput, ThreadRing, unbelievable_note};
 use super::turn::{TurnBudget, VisitOutcome};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
@@ -87,6 +87,8 @@ pub(super) struct Client {
     /// What an earlier recorder has counted.
     before: Losses,
     losses: Losses,
+    /// It was said that it claims to have lost what cannot be.
+    claims_are_told: bool,
     gone: bool,
     /// Items that were taken.
     items: u64,
@@ -125,6 +127,7 @@ impl Client {
             rings_before: arena.rings_before,
             before: if arena.had_reader { counted(&arena.memory) } else { Losses::default() },
             losses: Losses::default(),
+            claims_are_told: false,
             gone: false,
             items: 0,
         }
@@ -173,7 +176,7 @@ impl Client {
             RingReader::new(memory, number, start, self.had_reader)
         };
         self.indices.insert(number, self.rings.len());
-        let mut ring = ThreadRing::new(number, reader);
+        let mut ring = ThreadRing::new(number, reader, self.start.monotonic);
         if self.was_held || self.had_reader {
             ring.request_restatement();
         }
@@ -216,16 +219,36 @@ impl Client {
 
     /// What it lost so far.
     pub(super) fn losses(&self) -> Losses {
+        self.believable_losses().0
+    }
+
+    /// The same, and the largest of what it claims to have lost that cannot be.
+    fn believable_losses(&self) -> (Losses, Option<u64>) {
         let counted = counted(&self.memory);
         // What was given up before the recording began is not missing in it.
         let is_missed =
             self.memory.header().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
-        Losses {
+        let losses = Losses {
             without_ring: counted.without_ring.saturating_sub(self.before.without_ring),
             unread: if is_missed { counted.unread.saturating_sub(self.before.unread) } else { 0 },
             // Those of earlier recordings are missing in this one, too.
             definitions: counted.definitions,
             ..self.losses
+        };
+        if losses.without_ring == 0 && losses.unread == 0 && losses.definitions == 0 {
+            return (losses, None);
+        }
+        let now = ticks_now(ClockSource::Monotonic).0;
+        losses.believable(now.saturating_sub(self.start.monotonic))
+    }
+
+    /// Says it once if the program claims to have lost what cannot be.
+    fn note_claims(&mut self, notes: &mut Vec<String>) {
+        if !self.claims_are_told
+            && let (_, Some(claimed)) = self.believable_losses()
+        {
+            self.claims_are_told = true;
+            notes.push(unbelievable_note(self.pid(), claimed));
         }
     }
 
@@ -257,6 +280,9 @@ impl Client {
             *fullest = f64::max(*fullest, fill);
         }
         let is_finished = self.left == 0;
+        if is_finished {
+            self.note_claims(out.notes);
+        }
         let due = is_finished && self.flush_lanes(now, turn, out);
         // All that was read of the rings names what is in the log by now.
         if !self.send_on(now, due, turn, out) || !is_finished {

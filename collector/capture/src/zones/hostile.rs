@@ -102,6 +102,31 @@ fn a_ring_of_an_arena_that_is_read_is_told_without_a_look_at_its_process() {
 }
 
 #[test]
+fn losses_that_cannot_be_are_claims_of_their_program_and_hide_none_of_others() {
+    let mut recorder = Recorder::new();
+    let [hostile, honest] = [FakeProgram::new(), FakeProgram::new()];
+    let (lies, loses) = (hostile.thread(7001), honest.thread(7002));
+    recorder.notify(hostile.announcement(&lies));
+    recorder.notify(honest.announcement(&loses));
+    recorder.drain(false);
+    // It writes over its counts.
+    lies.header().lost.store(1 << 60, Release);
+    hostile.memory().header().events_without_ring.store(u64::MAX - 1, Release);
+    hostile.memory().header().definitions_lost.store(1 << 50, Release);
+    loses.header().lost.store(15, Release);
+    recorder.drain(true);
+    assert_eq!(recorder.lost(LostRecord::ZoneItem, LossCause::LaneFull), 15);
+    let claims = recorder.lost(LostRecord::UnbelievableClaim, LossCause::Undecodable);
+    assert_eq!(claims, 3, "of a ring, and of two counts that all its threads have");
+    let losses = recorder.follower.losses();
+    assert_eq!(losses.iter().map(|loss| loss.count).sum::<u64>(), 18, "{losses:?}");
+    assert!(losses.iter().all(|loss| loss.user.is_some()), "{losses:?}");
+    let notes = recorder.follower.notes_for_tests();
+    let claimed = |note: &&String| note.contains("more than it can have written");
+    assert_eq!(notes.iter().filter(claimed).count(), 2, "each of its kind once: {notes:?}");
+}
+
+#[test]
 fn a_ring_that_lies_is_given_up_and_no_other() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();

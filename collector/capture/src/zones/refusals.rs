@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
 /// Users that are told apart; all others are one.
-const USERS_MAX: usize = 64;
+pub(super) const USERS_MAX: usize = 64;
 /// Under this number of no user are those beyond.
 const OTHER_USERS: u32 = u32::MAX;
 /// What is told of a user's programs one by one.

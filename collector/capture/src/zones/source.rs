@@ -15,7 +15,7 @@ use super::ZoneNotice;
 use super::client::{Client, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
-use super::losses::Losses;
+use super::losses::{Losses, LossesOfUsers};
 use super::refusals::{Refusals, UserNote};
 use super::turn::{TurnBudget, VisitOrder, VisitOutcome};
 use super::watch::{Handle, WatchEvent};
@@ -64,7 +64,7 @@ pub(super) struct Follower {
     blamed: FxHashSet<u32>,
     start: Start,
     /// Losses of programs that are gone.
-    before: Losses,
+    before: LossesOfUsers,
     counts: Counts,
     refusals: Refusals,
     new_notes: Vec<UserNote>,
@@ -159,7 +159,7 @@ impl Follower {
                 tsc: ticks_now(ClockSource::Tsc).0,
                 monotonic: ticks_now(ClockSource::Monotonic).0,
             },
-            before: Losses::default(),
+            before: LossesOfUsers::default(),
             counts: Counts::default(),
             refusals: Refusals::default(),
             new_notes: Vec::new(),
@@ -276,7 +276,8 @@ impl Follower {
         for client in done.iter().filter_map(|number| self.clients.remove(number)) {
             sink.ended(client.number());
             self.counts.items += client.items();
-            self.before.add(&client.close(&mut self.lanes));
+            let user = client.user();
+            self.before.add(user, &client.close(&mut self.lanes));
         }
         for UserNote { user, note } in std::mem::take(&mut self.new_notes) {
             self.refusals.note(user, &note);
@@ -286,30 +287,16 @@ impl Follower {
 
     /// What was lost so far.
     pub(super) fn losses(&self) -> Vec<LaneLoss> {
-        let mut sum = self.before;
-        self.clients.values().for_each(|client| sum.add(&client.losses()));
-        let (zones, log) = (LaneKind::Zone, LaneKind::ZoneLog);
-        let all = [
-            loss(zones, LostRecord::ZoneItem, LossCause::LaneFull, sum.ring_full),
-            loss(zones, LostRecord::ItemWithoutRing, LossCause::LaneFull, sum.without_ring),
-            loss(zones, LostRecord::ItemUnread, LossCause::NotTaken, sum.unread),
-            loss(log, LostRecord::ZoneDefinition, LossCause::LaneFull, sum.definitions),
-            loss(
-                log,
-                LostRecord::ZoneDefinitionBeyondShare,
-                LossCause::NotTaken,
-                sum.excess_definitions,
-            ),
-            loss(zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
-            loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
-            loss(zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
-            loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, sum.gaps),
-        ];
+        let mut of_users = self.before.clone();
+        self.clients.values().for_each(|client| of_users.add(client.user(), &client.losses()));
+        let all = of_users.iter().flat_map(|(user, losses)| {
+            losses_of(losses).map(move |loss| LaneLoss { user, ..loss })
+        });
         let not_taken = self.refusals.not_taken().map(|(user, count)| LaneLoss {
             user,
-            ..loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, count)
+            ..loss(LaneKind::Zone, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, count)
         });
-        all.into_iter().chain(not_taken).filter(|loss| loss.count > 0).collect()
+        all.chain(not_taken).filter(|loss| loss.count > 0).collect()
     }
 
     /// Counts of what was done; none where no program was instrumented.
@@ -340,6 +327,30 @@ impl Follower {
     pub(super) fn lanes_in_use(&self) -> usize {
         self.lanes.used()
     }
+}
+
+/// What was lost, each by its kind and cause.
+fn losses_of(of: &Losses) -> impl Iterator<Item = LaneLoss> + use<> {
+    let (zones, log) = (LaneKind::Zone, LaneKind::ZoneLog);
+    let ring = LostRecord::Kind(RecordKind::Ring);
+    let all = [
+        loss(zones, LostRecord::ZoneItem, LossCause::LaneFull, of.ring_full),
+        loss(zones, LostRecord::ItemWithoutRing, LossCause::LaneFull, of.without_ring),
+        loss(zones, LostRecord::ItemUnread, LossCause::NotTaken, of.unread),
+        loss(log, LostRecord::ZoneDefinition, LossCause::LaneFull, of.definitions),
+        loss(
+            log,
+            LostRecord::ZoneDefinitionBeyondShare,
+            LossCause::NotTaken,
+            of.excess_definitions,
+        ),
+        loss(zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, of.unfinished),
+        loss(zones, ring.clone(), LossCause::Undecodable, of.broken),
+        loss(zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, of.nobodys),
+        loss(zones, ring, LossCause::NotTaken, of.gaps),
+        loss(zones, LostRecord::UnbelievableClaim, LossCause::Undecodable, of.unbelievable),
+    ];
+    all.into_iter()
 }
 
 fn loss(lane: LaneKind, record: LostRecord, cause: LossCause, count: u64) -> LaneLoss {

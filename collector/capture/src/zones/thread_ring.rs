@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syscollect_model::Ticks;
+use syscollect_model::{ClockSource, Ticks, grouped};
 use syscollect_records::Stamp;
 use syscollect_store::Chunk;
 use syscollect_zone_protocol::ItemKind;
@@ -10,8 +10,9 @@ use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::items::{Piece, pieces};
 use super::lanes::{Lanes, ThreadLane};
-use super::losses::Losses;
+use super::losses::{Losses, most_lost};
 use super::ring::{Missed, RingContent, RingError, RingReader};
+use crate::clock::ticks_now;
 
 /// What an observer has of a thread that has ended waits so long for the thread to be told.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -44,6 +45,15 @@ pub(super) struct ThreadRing {
     /// When it was found empty, if it was.
     pub(super) empty_at: Option<Instant>,
     pub(super) broken: bool,
+    lost: LostOfRing,
+}
+
+/// What was lost of a ring.
+struct LostOfRing {
+    /// Since when it is counted: CLOCK_MONOTONIC in nanoseconds.
+    since: u64,
+    /// Events so far.
+    counted: u64,
 }
 
 /// What a drain counts.
@@ -56,13 +66,30 @@ pub(super) struct DrainCounts<'a> {
 }
 
 impl DrainCounts<'_> {
-    fn count_full(&mut self, events: u64) {
+    /// Counts what the ring's threads can have lost since the recording began; how much is counted.
+    /// More than that is what the program claims, and is not.
+    fn count_full(&mut self, events: u64, lost: &mut LostOfRing, out: &mut RingOutput<'_>) -> u64 {
+        if events == 0 {
+            return 0;
+        }
+        let elapsed = ticks_now(ClockSource::Monotonic).0.saturating_sub(lost.since);
+        let counted = lost.counted.saturating_add(events);
+        // What the ring held may be older.
+        if counted > most_lost(elapsed).saturating_add(RING_BYTES as u64 / 8) {
+            if self.losses.unbelievable == 0 {
+                out.notes.push(unbelievable_note(self.pid, events));
+            }
+            self.losses.unbelievable += 1;
+            return 0;
+        }
+        lost.counted = counted;
         self.losses.ring_full = self.losses.ring_full.saturating_add(events);
+        events
     }
 
-    /// Counts what another recorder has taken before this one came.
-    fn count(&mut self, missed: Missed, out: &mut RingOutput<'_>) {
-        self.count_full(missed.events);
+    /// Counts what another recorder has taken before this one came; how much is counted.
+    fn count(&mut self, missed: Missed, lost: &mut LostOfRing, out: &mut RingOutput<'_>) -> u64 {
+        let counted = self.count_full(missed.events, lost, out);
         if missed.gaps > 0 {
             if self.losses.gaps == 0 {
                 let pid = self.pid;
@@ -73,7 +100,17 @@ impl DrainCounts<'_> {
             }
             self.losses.gaps += missed.gaps;
         }
+        counted
     }
+}
+
+/// What is said of a program that claims to have lost more than it can have.
+pub(super) fn unbelievable_note(pid: u32, claimed: u64) -> String {
+    format!(
+        "process {pid}: it claims {} lost items, more than it can have written: they are not \
+         counted",
+        grouped(claimed)
+    )
 }
 
 /// Says in a thread's lane that events are missing before the one of that stamp.
@@ -104,7 +141,8 @@ pub(super) struct Draining {
 }
 
 impl ThreadRing {
-    pub(super) fn new(number: u32, reader: RingReader) -> Self {
+    /// A ring of a recording that began then, nanoseconds of CLOCK_MONOTONIC.
+    pub(super) fn new(number: u32, reader: RingReader, since: u64) -> Self {
         Self {
             number,
             reader,
@@ -114,6 +152,7 @@ impl ThreadRing {
             silent_since: None,
             empty_at: None,
             broken: false,
+            lost: LostOfRing { since, counted: 0 },
         }
     }
 
@@ -158,7 +197,7 @@ impl ThreadRing {
             let waiting = self.reader.waiting(out.scratch)?;
             let begun = *begun.get_or_insert(self.reader.position());
             let missed = self.reader.newly_missed();
-            account.count(missed, out);
+            let counted = account.count(missed, &mut self.lost, out);
             bytes = bytes.max(waiting.bytes) + missed.scanned;
             if waiting.bytes > 0 {
                 if !self.follow_owner(context, &waiting, out) {
@@ -167,7 +206,7 @@ impl ThreadRing {
                 }
                 let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
                 let marked = context.now;
-                Self::take(&mut self.reader, lane, waiting, (marked, missed.events), account, out)?;
+                Self::take(&mut self.reader, lane, waiting, (marked, counted), account, out)?;
             }
             self.state_if_silent(context, &waiting, account, out)?;
             let position = self.reader.position();
@@ -178,8 +217,8 @@ impl ThreadRing {
                 continue;
             }
             account.losses.unfinished += u64::from(is_overtaken && context.all);
-            account.count(self.reader.newly_missed(), out);
-            account.count_full(self.reader.newly_lost());
+            account.count(self.reader.newly_missed(), &mut self.lost, out);
+            account.count_full(self.reader.newly_lost(), &mut self.lost, out);
             if waiting.ended && !has_more {
                 self.let_go(context, out);
                 self.reader.free();

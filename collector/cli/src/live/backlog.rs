@@ -50,7 +50,7 @@ impl Backlog {
             match self.waiting.pop_front() {
                 Some(Teed::Chunk(chunk)) => player.feed(chunk)?,
                 Some(Teed::Resumes(chunk)) => player.feed_resuming(chunk)?,
-                Some(Teed::LeftOut(lane, _)) => player.left_out(lane),
+                Some(Teed::LeftOut(left_out)) => player.left_out(left_out.lane),
                 Some(Teed::NothingBefore(ticks)) => {
                     player.reach(ticks);
                     self.is_playing = true;

@@ -127,7 +127,14 @@ impl Canvas<'_> {
             || functions.is_some_and(|functions| functions.is_incomplete);
         let width = usize::from(self.area.width);
         if is_incomplete {
-            let long = format!("INCOMPLETE: records are missing  {state}");
+            let missing = match &second.zones_incomplete_users[..] {
+                [first, more @ ..] if shows_zones && !second.is_incomplete => {
+                    let more = if more.is_empty() { "" } else { ", and of others," };
+                    format!("zones of user {first}{more} are missing")
+                }
+                _ => "records are missing".to_owned(),
+            };
+            let long = format!("INCOMPLETE: {missing}  {state}");
             let has_room = title.chars().count() + long.len() < width;
             state = if has_room { long } else { format!("INCOMPLETE  {state}") };
         }

@@ -155,6 +155,7 @@ fn json(recorded: Recorded<'_>, second: &Interval, cost: &OwnCost) -> Value {
         "zones": zones.collect::<Vec<_>>(),
         "other_zones": second.other_zones,
         "zones_incomplete": second.zones_incomplete,
+        "zones_incomplete_users": second.zones_incomplete_users,
         "functions": functions_json(recorded, second),
         "recorder": {
             "cpu_percent": cost.cpu_percent,

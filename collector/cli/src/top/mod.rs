@@ -188,7 +188,7 @@ impl Top {
             match teed {
                 Teed::Chunk(chunk) | Teed::Resumes(chunk) => self.activity.feed(chunk),
                 Teed::Complete => {}
-                Teed::LeftOut(lane, chunks) => self.activity.left_out(lane, chunks),
+                Teed::LeftOut(left_out) => self.activity.left_out(&left_out),
                 Teed::NothingBefore(ticks) => self.activity.nothing_before(ticks),
             }
         }

@@ -321,6 +321,15 @@ fn what_is_incomplete_says_so() {
     let history: VecDeque<_> = [Arc::new(Interval { is_incomplete: true, ..second(0) })].into();
     let drawn = screen(&history, &mut View::default(), [80, 24]);
     assert!(drawn.lines().next().unwrap().contains("INCOMPLETE: records are missing"), "{drawn}");
+    let of_zones =
+        Interval { zones_incomplete: true, zones_incomplete_users: vec![1001], ..second(0) };
+    let zones = [Arc::new(of_zones)].into();
+    let drawn = screen(&zones, &mut View::default(), [80, 24]);
+    assert!(!drawn.contains("INCOMPLETE"), "threads are whole: {drawn}");
+    let mut view = View::default();
+    keys(&mut view, &zones, "z");
+    let drawn = screen(&zones, &mut view, [80, 24]);
+    assert!(drawn.contains("INCOMPLETE: zones of user 1001 are missing"), "{drawn}");
     let narrow = |width| {
         let drawn = screen(&history, &mut View::default(), [width, 8]);
         drawn.lines().next().unwrap().to_owned()

@@ -116,8 +116,8 @@ fn a_frame_or_a_pair_that_may_have_ended_on_another_thread_or_cpu_is_not_made_lo
         recorder.items(&[stamped(100 * MS, mark)]);
         recorder.hit(0, 100 * MS, 1, &[]);
         if is_left_out {
-            recorder.watcher.left_out(Lane::new(LaneKind::Zone, 1));
-            recorder.watcher.left_out(Lane::new(LaneKind::Probe, 1));
+            recorder.left_out(Lane::new(LaneKind::Zone, 1), Some(1));
+            recorder.left_out(Lane::new(LaneKind::Probe, 1), None);
         }
         recorder.items(&[stamped(200 * MS, mark)]);
         recorder.hit(0, 200 * MS, 2, &[]);

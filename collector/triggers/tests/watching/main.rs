@@ -1,6 +1,7 @@
 //! Recordings that go on, chunk by chunk, and what triggers see of them.
 
 mod hits;
+mod left_out;
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use syscollect_records::{
     task_state,
 };
 use syscollect_store::{
-    Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument,
-    ProbeDefinition,
+    Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, LeftOutChunks,
+    ProbeArgument, ProbeDefinition, Producer,
 };
 use syscollect_triggers::{Firing, Watcher};
 use syscollect_zone_protocol::log::{EntryWords, Location};
@@ -149,7 +150,13 @@ impl Recorder {
 
     /// Items of thread 70 of program 1.
     fn items(&mut self, items: &[Item]) {
-        let chunk = ZoneChunk { client: 1, tid: 70, owner: 1, reserved: 0 };
+        self.items_of(1, 0, items);
+    }
+
+    /// Items of a thread of that program, which has a lane of that number.
+    fn items_of(&mut self, client: u32, thread: u16, items: &[Item]) {
+        let tid = 70 + u32::from(thread);
+        let chunk = ZoneChunk { client, tid, owner: 1, reserved: 0 };
         let mut data = chunk.as_bytes().to_vec();
         for item in items {
             item.encode().iter().for_each(|word| data.extend(word.to_le_bytes()));
@@ -159,7 +166,7 @@ impl Recorder {
             Item::Attribute(_) => None,
         });
         let ticks: Vec<u64> = ticks.collect();
-        let lane = Lane::new(LaneKind::Zone, 0);
+        let lane = Lane::new(LaneKind::Zone, thread);
         let mut chunk = self.chunk(lane, ticks[0], ticks[ticks.len() - 1], 0, data);
         chunk.header.records = items.len() as u32;
         self.watcher.feed(chunk);
@@ -180,6 +187,13 @@ impl Recorder {
         let mut data = record.as_bytes().to_vec();
         arguments.iter().for_each(|word| data.extend(word.to_le_bytes()));
         self.records(Lane::new(LaneKind::Probe, cpu), ticks, ticks, 0, data);
+    }
+
+    /// The next chunk of that lane, which that program wrote, is left out: too much waits.
+    fn left_out(&mut self, lane: Lane, program: Option<u32>) {
+        self.chunk(lane, 0, 0, 0, Vec::new());
+        let producer = program.map(|program| Producer { user: 1000 + program, program });
+        self.watcher.left_out(&LeftOutChunks { lane, producer, chunks: 1 });
     }
 
     /// What fired by then: the triggers' names, ticks, threads and reasons.
@@ -243,7 +257,7 @@ fn a_wait_that_may_have_ended_in_a_chunk_that_was_left_out_is_no_wait() {
     let mut recorder = Recorder::new(&["waiting > 20ms, pause 0s"]);
     // It is not decided on yet when it turns out that what follows it is missing.
     recorder.sched(0, &[(100 * MS, waking(7))]);
-    recorder.watcher.left_out(Lane::new(LaneKind::Sched, 0));
+    recorder.left_out(Lane::new(LaneKind::Sched, 0), None);
     // The CPU says nothing more: who is on it now runs on.
     recorder.sched(1, &[(110 * MS, waking(8))]);
     assert_eq!(recorder.fired(90 * MS), []);

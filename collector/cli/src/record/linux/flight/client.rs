@@ -1,6 +1,8 @@
 //! `syscollect snapshot`, `status` and `stop`: what is asked of a flight recorder.
 
-use super::message::{Answer, MOST_REASON, Request, SOCKET, Status, TriggerReport};
+use super::message::{
+    Answer, MOST_REASON, Request, SOCKET, Status, TriggerReport, UnwatchedChunks,
+};
 use super::socket_entry::SocketEntry;
 use crate::convert::{self, NamingScope};
 use crate::escape::{print, print_json, printable};
@@ -98,7 +100,8 @@ Examples:
 JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
 holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
 peak_bytes, memory_bytes (what --memory allows), snapshots, writing, failed (how many of each), missing, triggers (each
-with its name, text, events, fired, paused, limited and crowded; waiting; unwatched_chunks).")]
+with its name, text, events, fired, paused, limited and crowded; waiting;
+unwatched_chunks, and unwatched_of_users: user and chunks).")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
@@ -309,6 +312,12 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
     if report.unwatched_chunks > 0 {
         let chunks = grouped(report.unwatched_chunks);
         lines.push(format!("{chunks} chunks of records came too fast to be watched for triggers"));
+    }
+    for UnwatchedChunks { user, chunks } in &report.unwatched_of_users {
+        lines.push(format!(
+            "  {} of user {user}'s programs, whose async zones and frames were not timed meanwhile",
+            grouped(*chunks)
+        ));
     }
     if report.unfollowed > 0 {
         let many = grouped(report.unfollowed);

@@ -87,6 +87,13 @@ pub(crate) struct Status {
     pub(super) triggers: TriggerReport,
 }
 
+/// Chunks of a user's programs that nobody could look at in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnwatchedChunks {
+    pub(super) user: u32,
+    pub(super) chunks: u64,
+}
+
 /// What triggers saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -95,8 +102,10 @@ pub(super) struct TriggerReport {
     pub(super) triggers: Vec<TriggerStatus>,
     /// Snapshots that wait for their time, or for a place.
     pub(super) waiting: u64,
-    /// Chunks of records that nobody could look at in time.
+    /// Chunks of records that nobody could look at in time,
     pub(super) unwatched_chunks: u64,
+    /// and those of them that programs wrote, by user: those of the users with most.
+    pub(super) unwatched_of_users: Vec<UnwatchedChunks>,
     /// Threads, zones, calls and names that were more than are followed at a time.
     pub(super) unfollowed: u64,
 }

@@ -2,7 +2,7 @@
 //! says so.
 
 use super::folder::SnapshotFolder;
-use super::message::TriggerReport;
+use super::message::{TriggerReport, UnwatchedChunks};
 use super::places::Requester;
 use super::taking::Snapshots;
 use crate::confine;
@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
 use syscollect_model::{LaneKind, SnapshotMark, Ticks};
+use syscollect_store::LeftOutChunks;
 use syscollect_triggers::{CANNOT_FIRE, Cause, Firing, Trigger, TriggerStatus, Watcher};
 
 /// How often it is looked what came: nothing wakes who watches.
@@ -31,6 +32,10 @@ const LONGEST_END: Duration = Duration::from_secs(30);
 
 /// How often it is told at most which triggers fired more often than snapshots may wait.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Users whose chunks that nobody could look at are counted, and of whom that is told.
+const MOST_UNWATCHED_USERS: usize = 1024;
+const MOST_TOLD_USERS: usize = 16;
 
 /// Snapshots that wait for their time, or for a place: of all triggers, and of each.
 const MOST_PENDING: usize = 64;
@@ -83,7 +88,7 @@ impl Triggers {
             folder,
             doubtful: BTreeMap::new(),
             crowded: CrowdedTriggers::default(),
-            unwatched: 0,
+            unwatched: UnwatchedLanes::default(),
             reported: None,
             shared: Arc::clone(&shared),
         };
@@ -152,11 +157,41 @@ struct Watching {
     /// Since when triggers cannot fire, by their names; `None` once that was said.
     doubtful: BTreeMap<String, Option<Instant>>,
     crowded: CrowdedTriggers,
-    /// Chunks that came too fast to be looked at.
-    unwatched: u64,
+    unwatched: UnwatchedLanes,
     /// When it was last noted what the triggers saw.
     reported: Option<Instant>,
     shared: Arc<SharedState>,
+}
+
+/// Chunks that came too fast to be looked at.
+#[derive(Default)]
+struct UnwatchedLanes {
+    all: u64,
+    /// Those that programs wrote.
+    of_users: BTreeMap<u32, u64>,
+}
+
+impl UnwatchedLanes {
+    fn add(&mut self, left_out: &LeftOutChunks) {
+        self.all += left_out.chunks;
+        let user = left_out.producer.map(|producer| producer.user);
+        let is_told_apart = |user: &u32| {
+            self.of_users.len() < MOST_UNWATCHED_USERS || self.of_users.contains_key(user)
+        };
+        if let Some(user) = user.filter(is_told_apart) {
+            *self.of_users.entry(user).or_default() += left_out.chunks;
+        }
+    }
+
+    /// Those of the users with most.
+    fn of_users(&self) -> Vec<UnwatchedChunks> {
+        let all = self.of_users.iter();
+        let mut all: Vec<UnwatchedChunks> =
+            all.map(|(user, chunks)| UnwatchedChunks { user: *user, chunks: *chunks }).collect();
+        all.sort_by_key(|of_user| std::cmp::Reverse(of_user.chunks));
+        all.truncate(MOST_TOLD_USERS);
+        all
+    }
 }
 
 /// How often triggers fired and nothing came of it, as more snapshots waited than may.
@@ -212,15 +247,15 @@ impl Watching {
 
     /// Looks at what came, and takes the snapshots that are due.
     fn look(&mut self) {
-        let (mut now, mut unwatched) = (None, 0);
+        let mut now = None;
         self.watcher.signalled(self.shared.signals.swap(0, Ordering::Relaxed));
         for teed in self.watched.take() {
             match teed {
                 Teed::Chunk(chunk) | Teed::Resumes(chunk) => self.watcher.feed(chunk),
                 Teed::Complete => {}
-                Teed::LeftOut(lane, chunks) => {
-                    self.watcher.left_out(lane);
-                    unwatched += chunks;
+                Teed::LeftOut(left_out) => {
+                    self.watcher.left_out(&left_out);
+                    self.unwatched.add(&left_out);
                 }
                 Teed::NothingBefore(ticks) => {
                     self.watcher.nothing_before(ticks);
@@ -244,14 +279,13 @@ impl Watching {
         if let Some(now) = now {
             self.take_what_is_due(now);
         }
-        self.unwatched += unwatched;
         let is_due = self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY);
-        if is_due && (now.is_some() || self.unwatched > 0) {
+        if is_due && (now.is_some() || self.unwatched.all > 0) {
             self.report();
         }
     }
 
-    /// Notes what the triggers saw.
+    /// Notes what the triggers saw, and what came too fast to be looked at.
     fn report(&mut self) {
         self.reported = Some(Instant::now());
         let mut triggers = self.watcher.statuses();
@@ -265,7 +299,8 @@ impl Watching {
         report.triggers = triggers;
         report.waiting = self.pending.len() as u64;
         report.unfollowed = self.watcher.unfollowed();
-        report.unwatched_chunks = self.unwatched;
+        report.unwatched_chunks = self.unwatched.all;
+        report.unwatched_of_users = self.unwatched.of_users();
     }
 
     /// Says once, of each trigger that cannot fire, why: what is recorded tells it, some time after
@@ -307,5 +342,29 @@ impl Watching {
             let requester = Requester::Trigger(index);
             Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, requester);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::Lane;
+    use syscollect_store::Producer;
+
+    #[test]
+    fn whose_chunks_came_too_fast_is_counted_by_user_and_the_largest_are_told() {
+        let mut unwatched = UnwatchedLanes::default();
+        let mut add = |user: Option<u32>, chunks| {
+            let producer = user.map(|user| Producer { user, program: 7 });
+            let lane = Lane::new(LaneKind::Zone, 0);
+            unwatched.add(&LeftOutChunks { lane, producer, chunks });
+        };
+        add(None, 5);
+        (2000..7000).for_each(|user| add(Some(user), 1));
+        add(Some(2001), 20);
+        let told = unwatched.of_users();
+        assert_eq!(told[0], UnwatchedChunks { user: 2001, chunks: 21 });
+        assert_eq!((told.len(), unwatched.of_users.len()), (16, MOST_UNWATCHED_USERS));
+        assert_eq!(unwatched.all, 5025);
     }
 }
