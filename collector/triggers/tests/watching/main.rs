@@ -1,6 +1,7 @@
 //! Recordings that go on, chunk by chunk, and what triggers see of them.
 
 mod hits;
+mod whose;
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use syscollect_store::{
     Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument,
     ProbeDefinition,
 };
-use syscollect_triggers::{Firing, Watcher};
+use syscollect_triggers::{Firing, Payer, UserCounts, Watcher};
 use syscollect_zone_protocol::log::{EntryWords, Location};
 use syscollect_zone_protocol::{Attribute, Event, FramePhase, Item, TextRole, Value, ValueType};
 

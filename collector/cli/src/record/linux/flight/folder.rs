@@ -3,6 +3,7 @@
 //! So many of them are kept, those of earlier recorders too. Where there are more, the oldest goes
 //! of the trigger that has most: what fires often takes no other's.
 
+use super::places::Requester;
 use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
 use crate::record::backend::files::local_time;
@@ -13,6 +14,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use syscollect_triggers::Payer;
 
 /// How much of a trigger's name the file of its snapshot has.
 const LONGEST_TRIGGER: usize = 48;
@@ -57,7 +59,11 @@ impl SnapshotFolder {
 
     /// A file for a snapshot that a trigger takes, or somebody else if its name is empty; the
     /// oldest go that are too many.
-    pub(super) fn draft(&self, trigger: &str) -> Result<(OutputFiles, DraftFile)> {
+    pub(super) fn draft(
+        &self,
+        trigger: &str,
+        requester: Requester,
+    ) -> Result<(OutputFiles, DraftFile)> {
         let trigger = plain(trigger);
         // Until it is there: others look for a free name, too.
         let mut kept = self.kept();
@@ -77,7 +83,7 @@ impl SnapshotFolder {
         let files =
             OutputFiles { export: None, capture, keep, standard_output: None, force: false };
         let draft = files.capture.draft_named(files.draft_name())?;
-        kept.add(&trigger, files.capture.clone()).iter().for_each(remove_old);
+        kept.add(&share_of(&trigger, requester), files.capture.clone()).iter().for_each(remove_old);
         Ok((files, draft))
     }
 
@@ -121,6 +127,15 @@ fn plain(trigger: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
     let plain = trigger.chars().map(|char| if is_plain(char) { char } else { '_' });
     plain.take(LONGEST_TRIGGER).collect()
+}
+
+/// Whose share a file takes: what one user has a trigger take keeps those that it took for another.
+/// Of those of earlier recorders only the trigger is known.
+fn share_of(trigger: &str, requester: Requester) -> String {
+    match requester.payer().and_then(Payer::user) {
+        Some(user) => format!("{trigger} {user}"),
+        None => trigger.to_owned(),
+    }
 }
 
 /// The trigger of a snapshot by its file's name, empty for none; `None` of other files.
@@ -189,6 +204,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_one_user_causes_takes_no_snapshot_that_another_caused() {
+        use super::super::places::TriggerShare;
+        let of = |user| {
+            let payer = Payer::User(user);
+            share_of("slow", Requester::Trigger(TriggerShare { trigger: 0, payer }))
+        };
+        let mut kept = KeptSnapshots::new(3);
+        kept.add(&of(1001), 0);
+        let gone: Vec<u32> = (1..10).flat_map(|number| kept.add(&of(1002), number)).collect();
+        assert_eq!(gone, Vec::from_iter(1..8));
+    }
+
+    #[test]
     fn a_trigger_that_fires_often_takes_its_own_snapshots_only() {
         let mut kept = KeptSnapshots::new(3);
         assert!(kept.add("crash", 0).is_empty());
@@ -225,7 +253,7 @@ mod tests {
         }
         std::fs::write(place.path().join("mine.syscap"), "x").unwrap();
         let folder = SnapshotFolder::open(place.path(), 2, None).unwrap();
-        let (files, _draft) = folder.draft("crash").unwrap();
+        let (files, _draft) = folder.draft("crash", Requester::Owner).unwrap();
         assert!(files.capture.is_free(), "it has its name when it is complete");
         let mut left: Vec<_> = std::fs::read_dir(place.path())
             .unwrap()
