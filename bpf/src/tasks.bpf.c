@@ -8,6 +8,13 @@
 
 DEFINE_LANE_SHARES(task);
 
+/* The user who runs the current task, which is the one that a record is about or forks it: its
+ * number in the first user namespace, and one more, as 0 says nothing. */
+static __always_inline __u32 one_more_than_user(void)
+{
+	return (__u32)bpf_get_current_uid_gid() + 1;
+}
+
 /* The lane's next record with the fields that all kinds share, or NULL when it
  * is lost. The caller publishes it with task_publish. */
 static __always_inline struct TaskRecord *task_record(struct task_lane *lane,
@@ -35,7 +42,7 @@ static __always_inline struct TaskRecord *task_record(struct task_lane *lane,
 	record->tid = BPF_CORE_READ(task, pid);
 	record->tgid = BPF_CORE_READ(task, tgid);
 	record->parent_tid = 0;
-	record->parent_tgid = 0;
+	record->parent_tgid = one_more_than_user();
 	record->start_time = BPF_CORE_READ(task, start_time);
 	record->exit_code = 0;
 	record->lost_before = header->lost_pending;
@@ -60,6 +67,7 @@ static __always_inline int on_fork(struct task_struct *parent, struct task_struc
 
 	if (record) {
 		record->parent_tid = BPF_CORE_READ(parent, pid);
+		record->exit_code = record->parent_tgid;
 		record->parent_tgid = BPF_CORE_READ(parent, tgid);
 		BPF_CORE_READ_STR_INTO(&record->comm, child, comm);
 		task_publish(lane);

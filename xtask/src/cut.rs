@@ -187,6 +187,7 @@ impl Named {
             parent_pid,
             command_line: Vec::new(),
             kernel,
+            user: None,
             threads,
             noted,
             names_read,

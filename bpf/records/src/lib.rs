@@ -337,16 +337,38 @@ record! {
         tgid: u32 as "__u32 tgid",
         /// Fork: the task that forked. Exec: the tid before the exec.
         parent_tid: u32 as "__u32 parent_tid",
-        /// Fork: the process that forked.
+        /// Fork: the process that forked. Else see [`TaskRecord::user`].
         parent_tgid: u32 as "__u32 parent_tgid",
         /// The name after the event, padded with zeros.
         comm: [u8; 16] as "__u8 comm[16]",
         /// Start of the task, nanoseconds of CLOCK_MONOTONIC; with the tid it is unique.
         start_time: u64 as "__u64 start_time",
-        /// Exit: the code as `wait` gives it.
+        /// Exit: the code as `wait` gives it. Fork: see [`TaskRecord::user`].
         exit_code: u32 as "__u32 exit_code",
         /// Records lost in this lane since the record before, saturating.
         lost_before: u32 as "__u32 lost_before",
+    }
+}
+
+impl TaskRecord {
+    /// The user who runs the task: its real id, in the first user namespace. It stands, with one
+    /// added, where its kind has nothing else. `None` where that was not recorded.
+    pub fn user(&self) -> Option<u32> {
+        let one_more = match RecordKind::from_number(self.stamp.split().1) {
+            Some(RecordKind::Fork) => self.exit_code,
+            _ => self.parent_tgid,
+        };
+        one_more.checked_sub(1)
+    }
+
+    /// The same record of a task that this user runs.
+    #[must_use]
+    pub fn of_user(self, user: u32) -> Self {
+        let one_more = user.wrapping_add(1);
+        match RecordKind::from_number(self.stamp.split().1) {
+            Some(RecordKind::Fork) => Self { exit_code: one_more, ..self },
+            _ => Self { parent_tgid: one_more, ..self },
+        }
     }
 }
 

@@ -421,7 +421,7 @@ pub(crate) fn payer_below(root: &Path, pid: u32) -> Option<u32> {
 
 /// The user who started a process: who runs it, whatever rights its program has. `None` if it has
 /// ended.
-fn user_of(root: &Path, pid: u32) -> Option<u32> {
+pub(crate) fn user_of(root: &Path, pid: u32) -> Option<u32> {
     real_user(&status_at(&root.join(format!("proc/{pid}/status")))?)
 }
 

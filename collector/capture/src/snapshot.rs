@@ -10,6 +10,7 @@ use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
 use syscollect_untrusted_files::{Owner, read_text, read_text_patiently};
 
+use crate::fair_queue::user_of;
 use crate::hexadecimal::hexadecimal;
 
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
@@ -74,6 +75,7 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
         pid,
         parent_pid: stat.parent_pid,
         kernel: stat.is_kernel(),
+        user: user_of(root, pid),
         threads: threads.collect(),
         ..KnownProcess::default()
     })

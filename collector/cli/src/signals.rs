@@ -90,6 +90,8 @@ pub(crate) struct Abandon {
     state: Arc<AbandonState>,
     /// When it is given up at the latest.
     until: Option<Instant>,
+    /// It is given up, too, once this is set.
+    or_once: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +115,21 @@ impl Abandon {
     pub(crate) fn wanted(&self) -> bool {
         self.state.wanted.load(Ordering::Relaxed)
             || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.or_once.as_ref().is_some_and(|is_set| is_set.load(Ordering::Relaxed))
+    }
+
+    /// The same for something that is given up even sooner.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn at_most(&self, longest: std::time::Duration) -> Self {
+        let sooner = self.after(longest);
+        let until = self.until.into_iter().chain(sooner.until).min();
+        Self { until, ..sooner }
+    }
+
+    /// For something that is given up, too, once that is set.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn or_once(&self, is_set: &Arc<AtomicBool>) -> Self {
+        Self { or_once: Some(Arc::clone(is_set)), ..self.clone() }
     }
 
     /// For something that is given up, too, when it took so long.

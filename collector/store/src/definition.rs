@@ -431,6 +431,9 @@ pub struct KnownProcess {
     pub command_line: Vec<String>,
     /// A kernel thread.
     pub kernel: bool,
+    /// The user who runs it: its real id; `None` where that was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// Its threads, the main one included.
     pub threads: Vec<KnownThread>,
     /// When it was read; 0 for what was there when the recording began.

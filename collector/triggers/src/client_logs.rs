@@ -147,9 +147,14 @@ impl ClientLogs {
         }
     }
 
+    /// Who pays for a program, where that is known.
+    pub(crate) fn payer(&self, client: u32) -> Option<u32> {
+        self.users.get(&client).copied()
+    }
+
     /// Whose shares a program's number stands for.
     pub(crate) fn producer(&self, client: u32) -> Producer {
-        let user = self.users.get(&client).copied().unwrap_or(u32::MAX);
+        let user = self.payer(client).unwrap_or(u32::MAX);
         Producer { user, program: client }
     }
 

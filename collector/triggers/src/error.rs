@@ -30,6 +30,9 @@ pub enum TriggerError {
         /// Why.
         why: &'static str,
     },
+    /// It asks for a user whom nobody knows.
+    #[error("there is no user {0:?}")]
+    UnknownUser(String),
     /// There are more than can be watched for.
     #[error("there are {0} triggers, and may be {max}", max = crate::found::MOST_TRIGGERS)]
     TooMany(usize),

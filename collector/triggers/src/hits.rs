@@ -3,6 +3,8 @@
 
 use crate::cause::{Cause, Condition, NamePattern};
 use crate::found::{CANNOT_FIRE, FoundCause, Occurrence, TriggerSet, Triggers};
+use crate::scopes::Scopes;
+use crate::threads::Threads;
 use crate::zones::TicksLimits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -254,6 +256,8 @@ impl Hits {
         at: u64,
         bytes: &[u8],
         limits: &mut TicksLimits,
+        threads: &Threads,
+        scopes: &Scopes,
         found: &mut Vec<FoundCause>,
     ) {
         let Some(hit) = Hit::new(bytes) else { return };
@@ -262,7 +266,8 @@ impl Hits {
         for (trigger, _, conditions) in &self.asked_hits {
             if probe.hits.contains(trigger) && probe.fulfils(&hit, conditions) {
                 let what = Occurrence::Hit { name: Arc::clone(&probe.name) };
-                found.push(FoundCause { trigger: *trigger, at, tid: Some(tid), what });
+                let (trigger, tid) = (*trigger, Some(tid));
+                found.push(FoundCause { trigger, at, tid, payer: None, what });
             }
         }
         let begins = !probe.durations.is_empty();
@@ -303,10 +308,15 @@ impl Hits {
             return;
         };
         let ticks = at.saturating_sub(began.at);
+        let user = threads.user(tid);
+        let payer = threads.payer(user);
         for trigger in durations.iter().copied() {
-            if limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(ticks, at)) {
+            if !scopes.admit(trigger, Some(tid), user, threads) {
+                continue;
+            }
+            if limits.get_mut(&trigger).is_some_and(|limit| limit.is_exceeded(payer, ticks, at)) {
                 let what = Occurrence::Took { kind, name: Arc::clone(name), ticks };
-                found.push(FoundCause { trigger, at, tid: Some(tid), what });
+                found.push(FoundCause { trigger, at, tid: Some(tid), payer: None, what });
             }
         }
     }

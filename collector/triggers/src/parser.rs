@@ -100,6 +100,14 @@ impl Parser {
         }
     }
 
+    /// `in server`; `None` where there is no `in`.
+    pub(crate) fn program(&mut self) -> Result<Option<NamePattern>, TriggerError> {
+        match self.takes_word("in") {
+            true => self.named("a program or thread").map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// The name of something.
     pub(crate) fn named(&mut self, what: &str) -> Result<NamePattern, TriggerError> {
         self.name(&[]).ok_or_else(|| self.expected(format!("the name of {what}")))

@@ -1,6 +1,7 @@
 //! What threads are called, and whose they are.
 
 use crate::cause::NamePattern;
+use crate::payers::{Payer, PayerRule};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use syscollect_records::{RecordKind, TaskRecord};
@@ -21,11 +22,15 @@ pub(crate) struct Threads {
     ended: VecDeque<(u64, u32)>,
     known_after_end: u64,
     unfollowed: u64,
+    /// Who pays for what a user does.
+    pub(crate) payer_rule: PayerRule,
 }
 
 #[derive(Clone, Debug)]
 struct ThreadState {
     pid: u32,
+    /// Who runs it, as far as that is known.
+    user: Option<u32>,
     name: [u8; 16],
     /// When the name was right, ticks.
     named: u64,
@@ -48,18 +53,23 @@ impl Threads {
             // It had this number until it took the first thread's place.
             self.remove(parent_tid);
         }
+        let user = record.user().or_else(|| self.user_before(kind, record));
+        let state = ThreadState { pid: tgid, user, name: comm, named: ticks, ended: None };
         match kind {
-            Some(RecordKind::Fork | RecordKind::Rename | RecordKind::Exec) => {
-                self.set(tid, ThreadState { pid: tgid, name: comm, named: ticks, ended: None });
-            }
+            Some(RecordKind::Fork | RecordKind::Rename | RecordKind::Exec) => self.set(tid, state),
             Some(RecordKind::Exit) => {
-                let ended = ThreadState { pid: tgid, name: comm, named: ticks, ended: Some(ticks) };
-                self.set(tid, ended);
+                self.set(tid, ThreadState { ended: Some(ticks), ..state });
                 self.ended.push_back((ticks, tid));
                 self.forget_ended(ticks);
             }
             _ => {}
         }
+    }
+
+    /// Who ran it, or who forked it, before a record that says nothing of that.
+    fn user_before(&self, kind: Option<RecordKind>, record: &TaskRecord) -> Option<u32> {
+        let before = if kind == Some(RecordKind::Fork) { record.parent_tid } else { record.tid };
+        self.user(before)
     }
 
     /// What a list of /proc says, which may be older than what records said.
@@ -77,8 +87,9 @@ impl Threads {
                 let bytes = thread.name.as_bytes();
                 let length = bytes.len().min(name.len() - 1);
                 name[..length].copy_from_slice(&bytes[..length]);
-                let state = ThreadState { pid: process.pid, name, named: listed, ended: None };
-                self.set(thread.tid, state);
+                let user = process.user.or_else(|| known.and_then(|known| known.user));
+                let pid = process.pid;
+                self.set(thread.tid, ThreadState { pid, user, name, named: listed, ended: None });
             }
         }
     }
@@ -174,8 +185,40 @@ impl Threads {
         self.threads.get(&tid).map(|thread| thread.pid)
     }
 
-    /// The thread for people: `worker 1234 of server`.
-    pub(crate) fn label(&self, tid: u32) -> String {
+    /// The user who runs the thread, if that is known.
+    pub(crate) fn user(&self, tid: u32) -> Option<u32> {
+        self.threads.get(&tid).and_then(|thread| thread.user)
+    }
+
+    /// Who pays for what this user's threads do.
+    pub(crate) fn payer(&self, user: Option<u32>) -> Payer {
+        self.payer_rule.of(user)
+    }
+
+    /// Whose thread it is, by what is known of it and, where the recorder knows that otherwise, of
+    /// who pays for its program.
+    pub(crate) fn user_of(&self, tid: Option<u32>, payer: Option<u32>) -> Option<u32> {
+        let user = tid.and_then(|tid| self.user(tid));
+        match payer {
+            // A program may name a thread that is not its own.
+            Some(payer) => {
+                user.filter(|user| self.payer(Some(*user)) == Payer::User(payer)).or(Some(payer))
+            }
+            None => user,
+        }
+    }
+
+    /// The thread for people: `worker 1234 of server of user 1001`.
+    pub(crate) fn label(&self, tid: u32, user: Option<u32>) -> String {
+        let label = self.name_of(tid);
+        match user {
+            Some(0) => format!("{label} of root"),
+            Some(user) => format!("{label} of user {user}"),
+            None => label,
+        }
+    }
+
+    fn name_of(&self, tid: u32) -> String {
         let Some(thread) = self.threads.get(&tid) else { return format!("thread {tid}") };
         let name = thread.name();
         match self.threads.get(&thread.pid).map(ThreadState::name) {
@@ -215,16 +258,32 @@ mod tests {
         let mut threads = Threads::default();
         threads.on(50, &record(RecordKind::Rename, 7, 7, "worker"));
         threads.add(&listed(7, "python", 40));
-        assert_eq!(threads.label(7), "worker 7", "the list is older");
+        assert_eq!(threads.label(7, None), "worker 7", "the list is older");
         threads.add(&listed(7, "idle", 60));
-        assert_eq!(threads.label(7), "idle 7");
+        assert_eq!(threads.label(7, None), "idle 7");
         threads.add(&listed(8, "server", 0));
         threads.on(70, &record(RecordKind::Fork, 9, 8, "io"));
-        assert_eq!(threads.label(9), "io 9 of server");
+        assert_eq!(threads.label(9, None), "io 9 of server");
         let pattern = |name: &str| NamePattern(name.into());
         assert!(threads.matches(9, Some(&pattern("server"))));
         assert!(threads.matches(9, Some(&pattern("i*"))));
         assert!(!threads.matches(9, Some(&pattern("idle"))) && threads.matches(5, None));
+    }
+
+    #[test]
+    fn whose_a_thread_is_is_what_was_recorded_last_or_who_forked_it() {
+        let mut threads = Threads::default();
+        threads.add(&KnownProcess { user: Some(1001), ..listed(7, "shell", 0) });
+        assert_eq!(threads.label(7, threads.user(7)), "shell 7 of user 1001");
+        let child = TaskRecord { parent_tid: 7, ..record(RecordKind::Fork, 8, 8, "shell") };
+        threads.on(10, &child);
+        assert_eq!(threads.user(8), Some(1001), "nothing was recorded of it");
+        threads.on(20, &record(RecordKind::Exec, 8, 8, "su").of_user(0));
+        assert_eq!(threads.label(8, threads.user(8)), "su 8 of root");
+        threads.on(30, &child.of_user(1002));
+        assert_eq!(threads.user(8), Some(1002));
+        threads.on(40, &record(RecordKind::Exit, 8, 8, "su"));
+        assert_eq!((threads.user(8), threads.user(9)), (Some(1002), None));
     }
 
     #[test]
@@ -233,11 +292,11 @@ mod tests {
         threads.set_tick_rate(1.0);
         threads.on(10, &record(RecordKind::Exit, 7, 7, "first"));
         threads.add(&listed(7, "late list", 9));
-        assert_eq!(threads.label(7), "first 7");
+        assert_eq!(threads.label(7, None), "first 7");
         threads.on(12, &record(RecordKind::Fork, 7, 7, "second"));
         threads.on(30, &record(RecordKind::Exit, 8, 8, "other"));
-        assert_eq!(threads.label(7), "second 7");
+        assert_eq!(threads.label(7, None), "second 7");
         threads.on(50, &record(RecordKind::Exit, 9, 9, "another"));
-        assert_eq!(threads.label(8), "thread 8");
+        assert_eq!(threads.label(8, None), "thread 8");
     }
 }

@@ -117,7 +117,7 @@ impl Thresholds {
             if self.crosses(trigger, source, value) {
                 let (name, unit) = (Arc::clone(&name), Some(Arc::clone(&unit)));
                 let what = Occurrence::Value { name, value, unit };
-                found.push(FoundCause { trigger, at, tid: None, what });
+                found.push(FoundCause { trigger, at, tid: None, payer: None, what });
             }
         }
     }

@@ -82,7 +82,7 @@ impl Tracepoints {
                 let what = Occurrence::Hit { name: Arc::clone(&tracepoint.name) };
                 // What an interrupt does is nobody's.
                 let tid = (head.interrupt == 0 && head.tid != 0).then_some(head.tid);
-                found.push(FoundCause { trigger: *trigger, at, tid, what });
+                found.push(FoundCause { trigger: *trigger, at, tid, payer: None, what });
             }
         }
     }

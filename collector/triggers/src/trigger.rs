@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// A cause, and what is to come of it.
 ///
-/// As text: `NAME: CAUSE, after 2s, limit 5, pause 1m, last 20s`, of which all but the cause may be
+/// As text: `NAME: CAUSE, user www, after 2s, limit 5, pause 1m, last 20s`, of which all but the cause may be
 /// left out. Causes:
 ///
 /// ```text
@@ -26,20 +26,45 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// message in server "timed out"   counter "CPU pressure" > 50
 /// plot "queue length" > 1000       signal
 /// ```
+///
+/// Behind the name of a zone, frame, function, pair, hit or plot, `in NAME` asks for that of a
+/// program or thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     /// What its snapshots are called by.
     pub name: String,
     /// What it waits for.
     pub cause: Cause,
+    /// The program or thread that has to do what takes too long, is hit, or has a value.
+    pub program: Option<NamePattern>,
+    /// The user who has to be the one that causes it.
+    pub user: Option<UserCondition>,
     /// So long after its cause the snapshot is taken.
     pub after: Duration,
-    /// At most so many snapshots; `None` for any number.
+    /// At most so many snapshots for what each user causes; `None` for any number.
     pub limit: Option<u32>,
-    /// After a snapshot nothing fires it for so long.
+    /// After a snapshot nothing that the same user does fires it for so long.
     pub pause: Duration,
     /// Only the last part of what is held; `None` for all.
     pub last: Option<Duration>,
+}
+
+/// A user who is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserCondition {
+    /// By the number.
+    Number(u32),
+    /// By the name, which is nobody's before [`Trigger::with_users`].
+    Name(String),
+}
+
+impl UserCondition {
+    pub(crate) fn number(&self) -> Option<u32> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Name(_) => None,
+        }
+    }
 }
 
 /// Bytes of a thread's name that the kernel keeps.
@@ -62,21 +87,31 @@ impl FromStr for Trigger {
             parser.next();
         }
         let kind = parser.word(CAUSES)?;
-        let Some(cause) = cause(&kind, &mut parser)? else {
+        let mut program = None;
+        let Some(cause) = cause(&kind, &mut parser, &mut program)? else {
             return Err(TriggerError::Syntax { expected: CAUSES.to_owned(), found: kind });
         };
         let name = name.filter(|name| !name.is_empty()).unwrap_or(kind);
-        let mut trigger =
-            Self { name, cause, after: Duration::ZERO, limit: None, pause: PAUSE, last: None };
+        let mut trigger = Self {
+            name,
+            cause,
+            program,
+            user: None,
+            after: Duration::ZERO,
+            limit: None,
+            pause: PAUSE,
+            last: None,
+        };
         while parser.takes(&Token::Comma) {
-            match parser.word("after, limit, pause or last")?.as_str() {
+            match parser.word(PARTS)?.as_str() {
+                "user" => trigger.user = Some(user(&mut parser)?),
                 "after" => trigger.after = parser.duration()?,
                 "limit" => trigger.limit = Some(parser.number("a number of snapshots")?),
                 "pause" => trigger.pause = parser.duration()?,
                 "last" => trigger.last = Some(parser.duration()?),
                 other => {
                     return Err(TriggerError::Syntax {
-                        expected: "after, limit, pause or last".to_owned(),
+                        expected: PARTS.to_owned(),
                         found: other.to_owned(),
                     });
                 }
@@ -89,13 +124,38 @@ impl FromStr for Trigger {
     }
 }
 
-fn cause(kind: &str, parser: &mut Parser) -> Result<Option<Cause>, TriggerError> {
+/// What may follow a cause.
+const PARTS: &str = "user, after, limit, pause or last";
+
+fn user(parser: &mut Parser) -> Result<UserCondition, TriggerError> {
+    let NamePattern(name) = parser.named("a user, or a number")?;
+    Ok(match name.parse() {
+        Ok(number) => UserCondition::Number(number),
+        Err(_) => UserCondition::Name(name),
+    })
+}
+
+/// The cause that a word begins, and the program that it asks for.
+fn cause(
+    kind: &str,
+    parser: &mut Parser,
+    program: &mut Option<NamePattern>,
+) -> Result<Option<Cause>, TriggerError> {
+    let mut named = |parser: &mut Parser, what| {
+        let name = parser.named(what)?;
+        *program = parser.program()?;
+        Ok(name)
+    };
     Ok(Some(match kind {
-        "zone" => Cause::Zone(parser.named("a zone")?, parser.limit()?),
-        "frame" => Cause::Frame(parser.name(&[]), parser.limit()?),
-        "function" => Cause::Function(parser.named("a function")?, parser.limit()?),
-        "pair" => Cause::Pair(parser.named("the probe where a pair begins")?, parser.limit()?),
-        "hit" => Cause::Hit(parser.named("a probe or a function")?, parser.conditions()?),
+        "zone" => Cause::Zone(named(parser, "a zone")?, parser.limit()?),
+        "frame" => {
+            let set = parser.name(&["in"]);
+            *program = parser.program()?;
+            Cause::Frame(set, parser.limit()?)
+        }
+        "function" => Cause::Function(named(parser, "a function")?, parser.limit()?),
+        "pair" => Cause::Pair(named(parser, "the probe where a pair begins")?, parser.limit()?),
+        "hit" => Cause::Hit(named(parser, "a probe or a function")?, parser.conditions()?),
         "tracepoint" => Cause::Tracepoint(
             parser.named("a tracepoint (sched:sched_switch)")?.0,
             parser.conditions()?,
@@ -106,10 +166,7 @@ fn cause(kind: &str, parser: &mut Parser) -> Result<Option<Cause>, TriggerError>
         "exit" => Cause::Exit(parser.name(&EXIT_WORDS), exit(parser)?),
         "crash" => Cause::Crash(parser.name(&[])),
         "message" => {
-            let who = match parser.takes_word("in") {
-                true => Some(parser.named("a program or thread")?),
-                false => None,
-            };
+            let who = parser.program()?;
             let part = parser.next();
             let Some(Token::Quoted(part) | Token::Word(part)) = part else {
                 return Err(parser.expected("what is in the message, in quotes"));
@@ -119,7 +176,7 @@ fn cause(kind: &str, parser: &mut Parser) -> Result<Option<Cause>, TriggerError>
         "counter" => {
             Cause::Counter(parser.named("a counter")?, parser.comparison()?, parser.value()?)
         }
-        "plot" => Cause::Plot(parser.named("a plot")?, parser.comparison()?, parser.value()?),
+        "plot" => Cause::Plot(named(parser, "a plot")?, parser.comparison()?, parser.value()?),
         "signal" => Cause::Signal,
         _ => return Ok(None),
     }))
@@ -147,6 +204,22 @@ fn exit(parser: &mut Parser) -> Result<ExitCondition, TriggerError> {
 }
 
 impl Trigger {
+    /// The same with the number of the user who is asked for by a name.
+    ///
+    /// # Errors
+    ///
+    /// [`TriggerError::UnknownUser`] where `number` knows none.
+    pub fn with_users(
+        mut self,
+        number: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Self, TriggerError> {
+        if let Some(UserCondition::Name(name)) = &self.user {
+            let number = number(name).ok_or_else(|| TriggerError::UnknownUser(name.clone()))?;
+            self.user = Some(UserCondition::Number(number));
+        }
+        Ok(self)
+    }
+
     /// Why it can never fire, if that can be told.
     pub(crate) fn never(&self) -> Option<&'static str> {
         let is_empty = |name: &NamePattern| name.0.is_empty();
@@ -176,10 +249,14 @@ impl Trigger {
             | Cause::Message(who, _) => who.as_ref(),
             _ => None,
         };
+        let who = who.or(self.program.as_ref());
         if who.is_some_and(|NamePattern(who)| who.trim_end_matches('*').len() > LONGEST_NAME) {
             return Some(
                 "the kernel keeps 15 bytes of a thread's name: write these, or end it by *",
             );
+        }
+        if self.user.is_some() && matches!(self.cause, Cause::Counter(..) | Cause::Signal) {
+            return Some("counters of the machine, and signals to the recorder, are of no user");
         }
         if self.last == Some(Duration::ZERO) {
             return Some("of the last 0 s there is nothing");
@@ -190,6 +267,7 @@ impl Trigger {
                  than `last` of it: let `last` be longer",
             );
         }
+        let name = name || self.program.as_ref().is_some_and(is_empty);
         match (name, self.limit) {
             (true, _) if matches!(self.cause, Cause::Tracepoint(..)) => {
                 Some("a tracepoint is named with its subsystem, as in oom:mark_victim")
@@ -231,7 +309,13 @@ fn without_comment(line: &str) -> &str {
 
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.cause)?;
+        write!(f, "{}: ", self.name)?;
+        write_cause(f, &self.cause, self.program.as_ref())?;
+        match &self.user {
+            Some(UserCondition::Number(number)) => write!(f, ", user {number}")?,
+            Some(UserCondition::Name(name)) => write!(f, ", user {}", write_name(name, &[]))?,
+            None => {}
+        }
         let duration = |duration: Duration| write_duration(duration);
         if !self.after.is_zero() {
             write!(f, ", after {}", duration(self.after))?;
@@ -249,50 +333,56 @@ impl fmt::Display for Trigger {
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |name: &NamePattern| write_name(&name.0, &[]);
-        let who = |who: &Option<NamePattern>, but: &[&str]| {
-            who.as_ref().map_or(String::new(), |who| format!(" {}", write_name(&who.0, but)))
-        };
-        let longer = |duration: &Duration| write_duration(*duration);
-        match self {
-            Self::Zone(zone, limit) => write!(f, "zone {} > {limit}", name(zone)),
-            Self::Frame(set, limit) => write!(f, "frame{} > {limit}", who(set, &[])),
-            Self::Function(function, limit) => write!(f, "function {} > {limit}", name(function)),
-            Self::Pair(pair, limit) => write!(f, "pair {} > {limit}", name(pair)),
-            Self::Hit(probe, conditions) => {
-                write!(f, "hit {}{}", name(probe), written(conditions))
-            }
-            Self::Tracepoint(tracepoint, conditions) => {
-                let tracepoint = write_name(tracepoint, &[]);
-                write!(f, "tracepoint {tracepoint}{}", written(conditions))
-            }
-            Self::Waiting(thread, time) => {
-                write!(f, "waiting{} > {}", who(thread, &[]), longer(time))
-            }
-            Self::Blocked(thread, time) => {
-                write!(f, "blocked{} > {}", who(thread, &[]), longer(time))
-            }
-            Self::Uninterruptible(thread, time) => {
-                write!(f, "uninterruptible{} > {}", who(thread, &[]), longer(time))
-            }
-            Self::Exit(process, condition) => {
-                write!(f, "exit{}{condition}", who(process, &EXIT_WORDS))
-            }
-            Self::Crash(process) => write!(f, "crash{}", who(process, &[])),
-            Self::Message(process, part) => {
-                let of = process.as_ref().map_or(String::new(), |who| format!(" in {}", name(who)));
-                write!(f, "message{of} {}", write_quoted(part))
-            }
-            Self::Counter(counter, comparison, value) => {
-                write!(f, "counter {} {comparison} {value}", name(counter))
-            }
-            Self::Plot(plot, comparison, value) => {
-                write!(f, "plot {} {comparison} {value}", name(plot))
-            }
-            Self::Signal => f.write_str("signal"),
+fn write_cause(
+    f: &mut fmt::Formatter<'_>,
+    cause: &Cause,
+    program: Option<&NamePattern>,
+) -> fmt::Result {
+    let program =
+        program.map_or(String::new(), |program| format!(" in {}", write_name(&program.0, &[])));
+    let name = |name: &NamePattern| write_name(&name.0, &[]);
+    let who = |who: &Option<NamePattern>, but: &[&str]| {
+        who.as_ref().map_or(String::new(), |who| format!(" {}", write_name(&who.0, but)))
+    };
+    let longer = |duration: &Duration| write_duration(*duration);
+    match cause {
+        Cause::Zone(zone, limit) => write!(f, "zone {}{program} > {limit}", name(zone)),
+        Cause::Frame(set, limit) => write!(f, "frame{}{program} > {limit}", who(set, &["in"])),
+        Cause::Function(function, limit) => {
+            write!(f, "function {}{program} > {limit}", name(function))
         }
+        Cause::Pair(pair, limit) => write!(f, "pair {}{program} > {limit}", name(pair)),
+        Cause::Hit(probe, conditions) => {
+            write!(f, "hit {}{program}{}", name(probe), written(conditions))
+        }
+        Cause::Tracepoint(tracepoint, conditions) => {
+            let tracepoint = write_name(tracepoint, &[]);
+            write!(f, "tracepoint {tracepoint}{}", written(conditions))
+        }
+        Cause::Waiting(thread, time) => {
+            write!(f, "waiting{} > {}", who(thread, &[]), longer(time))
+        }
+        Cause::Blocked(thread, time) => {
+            write!(f, "blocked{} > {}", who(thread, &[]), longer(time))
+        }
+        Cause::Uninterruptible(thread, time) => {
+            write!(f, "uninterruptible{} > {}", who(thread, &[]), longer(time))
+        }
+        Cause::Exit(process, condition) => {
+            write!(f, "exit{}{condition}", who(process, &EXIT_WORDS))
+        }
+        Cause::Crash(process) => write!(f, "crash{}", who(process, &[])),
+        Cause::Message(process, part) => {
+            let of = process.as_ref().map_or(String::new(), |who| format!(" in {}", name(who)));
+            write!(f, "message{of} {}", write_quoted(part))
+        }
+        Cause::Counter(counter, comparison, value) => {
+            write!(f, "counter {} {comparison} {value}", name(counter))
+        }
+        Cause::Plot(plot, comparison, value) => {
+            write!(f, "plot {}{program} {comparison} {value}", name(plot))
+        }
+        Cause::Signal => f.write_str("signal"),
     }
 }
 
@@ -355,6 +445,12 @@ mod tests {
             "frame: frame > 33ms",
             "slow: frame render > 1500us",
             "malloc: function malloc > 1ms",
+            "stall: zone request in server > 250ms, user 1001",
+            "frame: frame in game > 33ms",
+            "frame: frame \"in\" in \"my game\" > 33ms, user www-data, limit 5",
+            "hit: hit open in server if 0 == 1",
+            "plot: plot queue in server > 5",
+            "died: crash server, user root",
             "pair: pair python:function__entry > 3x p99.9",
             "slow: zone request > 3x p99 and > 50ms, pause 1m",
             "passwd: hit open if 0 == \"/etc/passwd\" and flags != 0",
@@ -421,6 +517,10 @@ mod tests {
         for text in [
             "waiting averyverylongname > 1ms",
             "crash, last 0s",
+            "zone a in \"\" > 1ms",
+            "zone a in abcdefghijklmnop > 1ms",
+            "signal, user root",
+            "counter a > 1, user 0",
             "zone \"\" > 1ms",
             "tracepoint switch",
             "crash, limit 0",
@@ -434,8 +534,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_user_is_asked_for_by_number_or_by_a_name_that_somebody_has() {
+        let number = |name: &str| (name == "www").then_some(33);
+        for (text, user) in [("crash, user 7", 7), ("crash, user www", 33)] {
+            let known = trigger(text).with_users(number).unwrap();
+            assert_eq!(known.user, Some(UserCondition::Number(user)));
+        }
+        let error = trigger("crash, user nobody").with_users(number).unwrap_err();
+        assert_eq!(error.to_string(), "there is no user \"nobody\"");
+        let error = |text: &str| text.parse::<Trigger>().unwrap_err().to_string();
+        let expected = "the name of a user, or a number is expected at its end";
+        assert_eq!(error("crash, user"), expected);
+        let expected = "the name of a program or thread is expected instead of \">\"";
+        assert_eq!(error("zone a in > 1ms"), expected);
+    }
+
     fn any_name() -> impl Strategy<Value = NamePattern> {
         ".{1,12}".prop_map(NamePattern)
+    }
+
+    fn any_user() -> impl Strategy<Value = UserCondition> {
+        let name = "[a-z_]{1,9}".prop_map(UserCondition::Name);
+        prop_oneof![any::<u32>().prop_map(UserCondition::Number), name]
     }
 
     fn any_limit() -> impl Strategy<Value = DurationLimit> {
@@ -497,12 +618,20 @@ mod tests {
         fn any_trigger_is_read_as_it_was_written(
             name in "[a-zA-Z0-9_-]{1,9}",
             cause in any_cause(),
+            program in prop::option::of(any_name()),
+            user in prop::option::of(any_user()),
             after in any_duration(),
             limit in prop::option::of(any::<u32>()),
             pause in any_duration(),
             last in prop::option::of(any_duration()),
         ) {
-            let trigger = Trigger { name, cause, after, limit, pause, last };
+            let has_program = matches!(
+                cause,
+                Cause::Zone(..) | Cause::Frame(..) | Cause::Function(..) | Cause::Pair(..)
+                    | Cause::Hit(..) | Cause::Plot(..)
+            );
+            let program = program.filter(|_| has_program);
+            let trigger = Trigger { name, cause, program, user, after, limit, pause, last };
             prop_assert_eq!(trigger.to_string().parse(), Ok(trigger));
         }
 

@@ -295,7 +295,8 @@ impl ThreadWait {
             let at = self.since.saturating_add(rule.longer);
             if threads.matches(tid, rule.who.as_ref()) {
                 let what = Occurrence::Waited { how: rule.how, began: self.since, ticks };
-                found.push(FoundCause { trigger: rule.trigger, at, tid: Some(tid), what });
+                let (trigger, tid) = (rule.trigger, Some(tid));
+                found.push(FoundCause { trigger, at, tid, payer: None, what });
             }
         }
         next

@@ -1,16 +1,18 @@
 //! Watches a recording that goes on.
 
-use crate::cause::{Cause, ExitCondition};
+use crate::cause::{Cause, DurationLimit, ExitCondition};
 use crate::client_logs::ClientLogs;
 use crate::duration_limit::TicksLimit;
 use crate::error::TriggerError;
 use crate::found::{FoundCause, MOST_TRIGGERS, Occurrence};
 use crate::hits::Hits;
-use crate::pace::{PaceVerdict, TriggerPace};
+use crate::pace::{PaceVerdict, TriggerPace, UserCounts};
+use crate::payers::{Payer, PayerRule};
+use crate::scopes::Scopes;
 use crate::threads::{KNOWN_AFTER_END_SECONDS, Threads};
 use crate::thresholds::{Thresholds, ValueSource};
 use crate::tracepoints::Tracepoints;
-use crate::trigger::Trigger;
+use crate::trigger::{Trigger, UserCondition};
 use crate::waits::Waits;
 use crate::zones::{TicksLimits, ZoneContext, Zones};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,9 +26,15 @@ use syscollect_model::{
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, KnownProcess, LeftOutChunks};
 
-/// Firings of one trigger that wait for [`Watcher::fired`] to be called: whatever fires without end
-/// leaves room to what is rare.
+/// Firings of one trigger by one user that wait for [`Watcher::fired`] to be called: whatever fires
+/// without end leaves room to what is rare.
 const MOST_FIRINGS_OF_EACH: u32 = 16;
+/// Firings of all, of which a user has as many as are left to others.
+const MOST_FIRINGS: usize = 1024;
+/// Users of whom it is told what came of their causes.
+const MOST_USERS_TOLD: usize = 4;
+/// Users of whom it is told apart what is usual, of all triggers: each may take 100 KB.
+const MOST_USUAL_USERS: usize = 256;
 
 /// How much younger the records of a chunk that was left out may be than what is decided on when
 /// that is told, seconds: records are on their way for a fraction of that.
@@ -52,6 +60,10 @@ pub struct Firing {
     pub tid: Option<u32>,
     /// Its process, where that is known.
     pub pid: Option<u32>,
+    /// The user who caused it, where that is known and it is somebody's.
+    pub user: Option<u32>,
+    /// Whose share it takes.
+    pub payer: Payer,
     /// What happened, in words: some of them are names that programs made up.
     pub reason: String,
     /// Only the last part of what is held is wanted.
@@ -78,6 +90,8 @@ pub struct TriggerStatus {
     pub crowded: u64,
     /// What its limit is now, where that depends on what is usual; why it cannot fire.
     pub note: String,
+    /// The same of each user, of those with most.
+    pub users: Vec<UserCounts>,
 }
 
 /// Watches a recording that goes on, see the [`crate`].
@@ -90,6 +104,7 @@ pub struct Watcher {
     logs: ClientLogs,
     zones: Zones,
     thresholds: Thresholds,
+    scopes: Scopes,
     /// What needs to know how long a tick is.
     timed: Option<TimedCauses>,
     wants_waits: bool,
@@ -101,6 +116,8 @@ pub struct Watcher {
     ended_programs: VecDeque<(u64, Vec<u32>)>,
     found: Vec<FoundCause>,
     firings: Vec<Firing>,
+    /// Of how many of them a user pays.
+    paid: FxHashMap<Payer, usize>,
     /// Signals that were not decided on.
     signals: u32,
     /// All before was decided on.
@@ -112,8 +129,6 @@ struct WatchedTrigger {
     trigger: Trigger,
     pace: TriggerPace,
     status: TriggerStatus,
-    /// Firings of it that wait.
-    waiting: u32,
 }
 
 struct TimedCauses {
@@ -140,6 +155,9 @@ impl Watcher {
             if let Some(why) = trigger.never() {
                 return Err(TriggerError::Never { name: trigger.name.clone(), why });
             }
+            if let Some(UserCondition::Name(user)) = &trigger.user {
+                return Err(TriggerError::UnknownUser(user.clone()));
+            }
         }
         let causes = || triggers.iter().map(|trigger| &trigger.cause).enumerate();
         let is = |wanted: fn(&Cause) -> bool| causes().any(|(_, cause)| wanted(cause));
@@ -151,6 +169,7 @@ impl Watcher {
             logs: ClientLogs::new(causes()),
             zones: Zones::new(causes()),
             thresholds: Thresholds::new(causes()),
+            scopes: Scopes::new((0..).zip(&triggers)),
             timed: None,
             wants_waits: is(|cause| {
                 matches!(
@@ -163,10 +182,19 @@ impl Watcher {
             ended_programs: VecDeque::new(),
             found: Vec::new(),
             firings: Vec::new(),
+            paid: FxHashMap::default(),
             signals: 0,
             decided: 0,
             triggers: triggers.into_iter().map(WatchedTrigger::new).collect(),
         })
+    }
+
+    /// Who pays for what a user does, as for the ids that a user has besides; without this each user
+    /// does.
+    #[must_use]
+    pub fn paid_by(mut self, payer: fn(u32) -> u32) -> Self {
+        self.threads.payer_rule = PayerRule(payer);
+        self
     }
 
     /// Whether chunks of such lanes are to be fed.
@@ -255,8 +283,14 @@ impl Watcher {
             Cause::Zone(_, limit)
             | Cause::Frame(_, limit)
             | Cause::Function(_, limit)
-            | Cause::Pair(_, limit) => Some((trigger, TicksLimit::new(*limit, ticks_per_second))),
+            | Cause::Pair(_, limit) => Some((trigger, *limit)),
             _ => None,
+        });
+        let is_usual = |limit: &DurationLimit| matches!(limit, DurationLimit::Percentile { .. });
+        let usual = limits.clone().filter(|(_, limit)| is_usual(limit)).count();
+        let most_users = MOST_USUAL_USERS / usual.max(1);
+        let limits = limits.map(|(trigger, limit)| {
+            (trigger, TicksLimit::new(limit, ticks_per_second, most_users))
         });
         let limits = limits.collect();
         let waits = Waits::new(causes(), ticks);
@@ -307,17 +341,19 @@ impl Watcher {
                 trigger,
                 at: now,
                 tid: None,
+                payer: None,
                 what: Occurrence::Signal,
             }));
         }
     }
 
     fn look_at_zones(&mut self, now: u64, timed: &mut TimedCauses) {
-        let Self { logs, thresholds, threads, found, ended_programs, .. } = self;
+        let Self { logs, thresholds, threads, scopes, found, ended_programs, .. } = self;
         let ended = ended_programs.iter().flat_map(|(_, clients)| clients);
         let ended: FxHashSet<u32> = ended.copied().collect();
         let (limits, look_every) = (&mut timed.limits, timed.look_every);
-        let context = &mut ZoneContext { logs, limits, thresholds, threads, found, look_every };
+        let context =
+            &mut ZoneContext { logs, limits, thresholds, threads, scopes, found, look_every };
         self.zones.look(now, |client| !ended.contains(&client), context);
     }
 
@@ -341,14 +377,23 @@ impl Watcher {
                 self.zones.chunk(*lane, chunk, is_missing);
             }
             LiveRecord::Zone(words) => {
-                let Self { logs, thresholds, .. } = self;
-                let limits = &mut timed.limits;
-                let look_every = timed.look_every;
-                let context =
-                    &mut ZoneContext { logs, limits, thresholds, threads, found, look_every };
+                let Self { logs, thresholds, scopes, .. } = self;
+                let TimedCauses { limits, look_every, .. } = timed;
+                let look_every = *look_every;
+                let context = &mut ZoneContext {
+                    logs,
+                    limits,
+                    thresholds,
+                    threads,
+                    scopes,
+                    found,
+                    look_every,
+                };
                 self.zones.on(*lane, at, words, context);
             }
-            LiveRecord::Hit(bytes) => self.hits.on(at, bytes, &mut timed.limits, found),
+            LiveRecord::Hit(bytes) => {
+                self.hits.on(at, bytes, &mut timed.limits, threads, &self.scopes, found);
+            }
             LiveRecord::Tracepoint(bytes) => self.tracepoints.on(at, bytes, found),
             LiveRecord::Sample(_) => {}
             LiveRecord::Missing => {
@@ -383,7 +428,7 @@ impl Watcher {
                 };
                 if self.threads.matches(tgid, who.as_ref()) {
                     let (tid, what) = (Some(tgid), what.clone());
-                    self.found.push(FoundCause { trigger, at, tid, what });
+                    self.found.push(FoundCause { trigger, at, tid, payer: None, what });
                 }
             }
         }
@@ -413,16 +458,31 @@ impl Watcher {
     fn decide(&mut self, ticks_per_second: f64) {
         // Who waits is found in no order, and the first may be the last that a limit allows.
         self.found.sort_by_key(|found| (found.at, found.trigger, found.tid));
-        for FoundCause { trigger: index, at, tid, what } in std::mem::take(&mut self.found) {
-            let WatchedTrigger { trigger, pace, status, waiting } = &mut self.triggers[index];
+        for found in std::mem::take(&mut self.found) {
+            let FoundCause { trigger: index, at, tid, payer, what } = found;
+            let user = self.threads.user_of(tid, payer);
+            if !self.scopes.admit(index, tid, user, &self.threads) {
+                continue;
+            }
+            let payer = self.threads.payer(user);
+            let WatchedTrigger { trigger, pace, status } = &mut self.triggers[index];
             status.events += 1;
-            match pace.on(at, self.decided) {
+            let (verdict, share) = pace.on(payer, at, self.decided);
+            let paid = self.paid.get(&payer).copied().unwrap_or(0);
+            let is_crowded =
+                share.waiting >= MOST_FIRINGS_OF_EACH || self.firings.len() + paid >= MOST_FIRINGS;
+            match verdict {
                 PaceVerdict::Paused => status.paused += 1,
                 PaceVerdict::Limited => status.limited += 1,
-                PaceVerdict::Fires if *waiting >= MOST_FIRINGS_OF_EACH => status.crowded += 1,
+                PaceVerdict::Fires if is_crowded => {
+                    status.crowded += 1;
+                    share.counts.crowded += 1;
+                }
                 PaceVerdict::Fires => {
                     status.fired += 1;
-                    *waiting += 1;
+                    share.counts.fired += 1;
+                    share.waiting += 1;
+                    self.paid.insert(payer, paid + 1);
                     let after = (trigger.after.as_secs_f64() * ticks_per_second) as u64;
                     self.firings.push(Firing {
                         trigger: trigger.name.clone(),
@@ -432,7 +492,9 @@ impl Watcher {
                         due: Ticks(at.saturating_add(after)),
                         tid,
                         pid: tid.and_then(|tid| self.threads.process(tid)),
-                        reason: what.reason(tid, &self.threads, ticks_per_second),
+                        user,
+                        payer,
+                        reason: what.reason(tid, user, &self.threads, ticks_per_second),
                         last: trigger.last,
                     });
                 }
@@ -443,7 +505,10 @@ impl Watcher {
     /// What fired since this was last called, in order of time.
     pub fn fired(&mut self) -> Vec<Firing> {
         let mut firings = std::mem::take(&mut self.firings);
-        self.triggers.iter_mut().for_each(|trigger| trigger.waiting = 0);
+        if !firings.is_empty() {
+            self.triggers.iter_mut().for_each(|trigger| trigger.pace.taken());
+            self.paid.clear();
+        }
         firings.sort_by_key(|firing| firing.at);
         firings
     }
@@ -457,7 +522,8 @@ impl Watcher {
             let unseen = self.thresholds.note(trigger).or(unseen);
             let note = unseen.or(usual).or_else(|| self.hits.note(trigger));
             let note = note.or_else(|| self.tracepoints.note(trigger)).unwrap_or_default();
-            TriggerStatus { note, ..of.status.clone() }
+            let users = of.pace.counts(MOST_USERS_TOLD);
+            TriggerStatus { note, users, ..of.status.clone() }
         });
         statuses.collect()
     }
@@ -504,7 +570,7 @@ impl WatchedTrigger {
             text: trigger.to_string(),
             ..TriggerStatus::default()
         };
-        Self { pace: TriggerPace::new(trigger.limit, 0), trigger, status, waiting: 0 }
+        Self { pace: TriggerPace::new(trigger.limit, 0), trigger, status }
     }
 }
 
@@ -523,9 +589,15 @@ impl ExitCondition {
 
 impl Occurrence {
     /// In words.
-    fn reason(&self, tid: Option<u32>, threads: &Threads, ticks_per_second: f64) -> String {
+    fn reason(
+        &self,
+        tid: Option<u32>,
+        user: Option<u32>,
+        threads: &Threads,
+        ticks_per_second: f64,
+    ) -> String {
         let time = |ticks: u64| duration((ticks as f64 / ticks_per_second * 1e9) as u64);
-        let who = tid.map(|tid| threads.label(tid));
+        let who = tid.map(|tid| threads.label(tid, user));
         let of = who.as_ref().map_or(String::new(), |who| format!(" in {who}"));
         let who = who.unwrap_or_default();
         match self {

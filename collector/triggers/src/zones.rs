@@ -4,6 +4,7 @@ use crate::cause::{Cause, NamePattern};
 use crate::client_logs::{ClientLogs, NamedEntry};
 use crate::duration_limit::TicksLimit;
 use crate::found::{FoundCause, Occurrence, TriggerSet};
+use crate::scopes::Scopes;
 use crate::threads::Threads;
 use crate::thresholds::{Thresholds, ValueSource};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -72,6 +73,7 @@ fn has_room(shares: &ProducerShares, producer: Producer) -> bool {
 struct OpenSpan<'a> {
     kind: &'static str,
     named: &'a NamedEntry,
+    client: u32,
     began: u64,
     tid: u32,
     stuck: &'a mut TriggerSet,
@@ -92,6 +94,7 @@ pub(crate) struct ZoneContext<'a> {
     pub(crate) limits: &'a mut TicksLimits,
     pub(crate) thresholds: &'a mut Thresholds,
     pub(crate) threads: &'a Threads,
+    pub(crate) scopes: &'a Scopes,
     pub(crate) found: &'a mut Vec<FoundCause>,
     /// Ticks between two looks at what is stuck.
     pub(crate) look_every: u64,
@@ -192,20 +195,22 @@ impl Zones {
             let Writer { client, tid, .. } = *writer;
             for OpenZone { location, began, stuck } in writer.zones.iter_mut() {
                 if let Some(named) = logs.location(client, *location) {
-                    look(OpenSpan { kind: "zone", named, began: *began, tid, stuck });
+                    look(OpenSpan { kind: "zone", named, client, began: *began, tid, stuck });
                 }
             }
         }
         for (client, program) in self.programs.iter_mut().filter(|(client, _)| runs(**client)) {
+            let client = *client;
             for OpenAsyncZone { zone, tid } in program.async_zones.values_mut() {
-                if let Some(named) = logs.location(*client, zone.location) {
-                    let OpenZone { began, stuck, .. } = zone;
-                    look(OpenSpan { kind: "zone", named, began: *began, tid: *tid, stuck });
+                if let Some(named) = logs.location(client, zone.location) {
+                    let (OpenZone { began, stuck, .. }, tid) = (zone, *tid);
+                    look(OpenSpan { kind: "zone", named, client, began: *began, tid, stuck });
                 }
             }
             for (set, OpenFrame { began, tid, stuck }) in &mut program.frames {
-                if let Some(named) = logs.frames(*client, *set) {
-                    look(OpenSpan { kind: "frame", named, began: *began, tid: *tid, stuck });
+                if let Some(named) = logs.frames(client, *set) {
+                    let (began, tid) = (*began, *tid);
+                    look(OpenSpan { kind: "frame", named, client, began, tid, stuck });
                 }
             }
         }
@@ -290,7 +295,8 @@ impl Zones {
                 }
                 if let Some(OpenFrame { began, mut stuck, .. }) = began {
                     let stuck = &mut stuck;
-                    context.ended(&OpenSpan { kind: "frame", named, began, tid, stuck }, at);
+                    let kind = "frame";
+                    context.ended(&OpenSpan { kind, named, client, began, tid, stuck }, at);
                 }
             }
             Event::Message { string, .. } => {
@@ -298,8 +304,9 @@ impl Zones {
                 let asked: Vec<usize> = context.logs.of_message(&text).collect();
                 for trigger in asked {
                     if context.threads.matches(tid, senders.get(&trigger)) {
+                        let (tid, payer) = (Some(tid), context.logs.payer(client));
                         let what = Occurrence::Message(text.clone());
-                        context.found.push(FoundCause { trigger, at, tid: Some(tid), what });
+                        context.found.push(FoundCause { trigger, at, tid, payer, what });
                     }
                 }
             }
@@ -310,8 +317,9 @@ impl Zones {
                 for trigger in named.triggers.iter().copied() {
                     if context.thresholds.crosses(trigger, source, value) {
                         let (name, unit) = (Arc::clone(&named.name), None);
+                        let (tid, payer) = (Some(tid), context.logs.payer(client));
                         let what = Occurrence::Value { name, value, unit };
-                        context.found.push(FoundCause { trigger, at, tid: Some(tid), what });
+                        context.found.push(FoundCause { trigger, at, tid, payer, what });
                     }
                 }
             }
@@ -323,10 +331,12 @@ impl Zones {
 impl ZoneContext<'_> {
     /// Looks whether something that is open is stuck; when it will be for another trigger.
     fn look(&mut self, now: u64, span: OpenSpan<'_>) -> u64 {
-        let OpenSpan { kind, named, began, tid, stuck } = span;
+        let OpenSpan { kind, named, client, began, tid, stuck } = span;
         let mut next = u64::MAX;
+        let (payer, user) = self.whose(client, tid);
+        let share = self.threads.payer(user);
         for trigger in named.triggers.iter().copied() {
-            let limit = self.limits.get(&trigger).and_then(|limit| limit.stuck_at(began));
+            let limit = self.limits.get(&trigger).and_then(|limit| limit.stuck_at(share, began));
             let Some(at) = limit.filter(|_| !stuck.has(trigger)) else { continue };
             if now <= at {
                 next = next.min(at + 1);
@@ -334,8 +344,10 @@ impl ZoneContext<'_> {
             }
             stuck.add(&[trigger]);
             let (name, ticks) = (Arc::clone(&named.name), now.saturating_sub(began));
-            let what = Occurrence::Stuck { kind, name, began, ticks };
-            self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
+            if self.scopes.admit(trigger, Some(tid), user, self.threads) {
+                let what = Occurrence::Stuck { kind, name, began, ticks };
+                self.found.push(FoundCause { trigger, at, tid: Some(tid), payer, what });
+            }
         }
         next
     }
@@ -344,22 +356,34 @@ impl ZoneContext<'_> {
         let (logs, OpenZone { location, began, mut stuck }) = (self.logs, zone);
         if let Some(named) = logs.location(client, location) {
             let stuck = &mut stuck;
-            self.ended(&OpenSpan { kind: "zone", named, began, tid, stuck }, at);
+            self.ended(&OpenSpan { kind: "zone", named, client, began, tid, stuck }, at);
         }
     }
 
     /// Notes for whom it took too long, of those who have not found it stuck.
     fn ended(&mut self, span: &OpenSpan<'_>, at: u64) {
-        let OpenSpan { kind, named, began, tid, ref stuck } = *span;
+        let OpenSpan { kind, named, client, began, tid, ref stuck } = *span;
         let ticks = at.saturating_sub(began);
+        let (payer, user) = self.whose(client, tid);
+        let share = self.threads.payer(user);
         for trigger in named.triggers.iter().copied() {
+            // What it does not ask for tells nothing of what is usual either.
+            if !self.scopes.admit(trigger, Some(tid), user, self.threads) {
+                continue;
+            }
             let limit = self.limits.get_mut(&trigger);
-            let is_exceeded = limit.is_some_and(|limit| limit.is_exceeded(ticks, at));
+            let is_exceeded = limit.is_some_and(|limit| limit.is_exceeded(share, ticks, at));
             if is_exceeded && !stuck.has(trigger) {
                 let what = Occurrence::Took { kind, name: Arc::clone(&named.name), ticks };
-                self.found.push(FoundCause { trigger, at, tid: Some(tid), what });
+                self.found.push(FoundCause { trigger, at, tid: Some(tid), payer, what });
             }
         }
+    }
+
+    /// Who pays for a program, where that is known, and which user's thread it is.
+    fn whose(&self, client: u32, tid: u32) -> (Option<u32>, Option<u32>) {
+        let payer = self.logs.payer(client);
+        (payer, self.threads.user_of(Some(tid), payer))
     }
 }
 

@@ -49,6 +49,7 @@ mod hostile_paths;
 mod hostile_renames;
 mod hostile_stacks;
 mod hostile_tasks;
+mod hostile_triggers;
 mod hostile_zones;
 mod hung;
 mod interrupts;
@@ -234,6 +235,7 @@ const TESTS: &[Test] = &[
     test!("hostile-commands", hostile_commands::long_command_lines),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("hostile-stacks", hostile_stacks::stacks),
+    test!("hostile-triggers", hostile_triggers::triggers, needs "user_probes"),
     test!("hostile-hits", hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),

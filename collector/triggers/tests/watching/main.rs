@@ -2,6 +2,7 @@
 
 mod hits;
 mod left_out;
+mod whose;
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use syscollect_store::{
     Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, LeftOutChunks,
     ProbeArgument, ProbeDefinition, Producer,
 };
-use syscollect_triggers::{Firing, Watcher};
+use syscollect_triggers::{Firing, Payer, UserCounts, Watcher};
 use syscollect_zone_protocol::log::{EntryWords, Location};
 use syscollect_zone_protocol::{Attribute, Event, FramePhase, Item, TextRole, Value, ValueType};
 

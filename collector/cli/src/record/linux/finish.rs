@@ -165,7 +165,7 @@ impl CaptureNaming<'_> {
             timings.end("keeping symbols");
         }
         let abandon = match self.longest {
-            Some(longest) => self.abandon.after(longest),
+            Some(longest) => self.abandon.at_most(longest),
             None => self.abandon.clone(),
         };
         let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));

@@ -31,7 +31,7 @@ use syscollect_model::{bytes, duration, grouped};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::PinnedFiles;
-use syscollect_triggers::TriggerStatus;
+use syscollect_triggers::{TriggerStatus, UserCounts};
 
 /// How long an answer may take; a snapshot is written and named meanwhile.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
@@ -100,8 +100,8 @@ Examples:
 JSON: schema_version, recorder, pid, running_ns, reach_ns (how far back what it
 holds reaches), held_bytes, buffer_bytes, events and lost (since it began), cpu_ns,
 peak_bytes, memory_bytes (what --memory allows), snapshots, writing, failed (how many of each), missing, triggers (each
-with its name, text, events, fired, paused, limited and crowded; waiting;
-unwatched_chunks, and unwatched_of_users: user and chunks).")]
+with its name, text, events, fired, paused, limited, crowded, and users with the same of each
+of those with most; waiting; unwatched_chunks, and unwatched_of_users: user and chunks).")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
@@ -284,7 +284,8 @@ fn text(status: &Status) -> String {
 /// A line for each trigger.
 fn triggers(report: &TriggerReport) -> Vec<String> {
     let line = |status: &TriggerStatus| {
-        let TriggerStatus { text, events, fired, paused, limited, crowded, note, .. } = status;
+        let TriggerStatus { text, events, fired, paused, limited, crowded, note, users, .. } =
+            status;
         let mut line = format!(
             "trigger {}: happened {}, fired {}",
             printable(text),
@@ -299,6 +300,7 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
                 line.push_str(&format!(", {} {what}", grouped(*count)));
             }
         }
+        line.push_str(&of_users(users));
         if !note.is_empty() {
             line.push_str(&format!("; {}", printable(note)));
         }
@@ -326,6 +328,26 @@ fn triggers(report: &TriggerReport) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Whose causes they were: ` (of user 1001 12 times, of root once)`.
+fn of_users(users: &[UserCounts]) -> String {
+    let each = users.iter().filter_map(|counts| {
+        let UserCounts { user, events, limited, .. } = counts;
+        let user = match (*user)? {
+            0 => "root".to_owned(),
+            user => format!("user {user}"),
+        };
+        let beyond = match limited {
+            0 => String::new(),
+            limited => format!(", {} beyond the limit", grouped(*limited)),
+        };
+        Some(format!("of {user} {}{beyond}", times(*events)))
+    });
+    match each.collect::<Vec<_>>() {
+        each if each.is_empty() => String::new(),
+        each => format!(" ({})", each.join("; ")),
+    }
 }
 
 /// `once`, `12 times`.

@@ -6,6 +6,7 @@
 //! Others may be able to make files in it, too. Theirs do not count, and are left alone; names that
 //! they have taken are as many as they like, so that the last ones that are tried cannot be guessed.
 
+use super::places::Requester;
 use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
 use crate::record::backend::files::local_time;
@@ -16,6 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use syscollect_triggers::Payer;
 
 /// How much of a trigger's name the file of its snapshot has.
 const LONGEST_TRIGGER: usize = 48;
@@ -73,11 +75,20 @@ impl SnapshotFolder {
 
     /// A file for a snapshot that a trigger takes, or somebody else if its name is empty; the
     /// oldest go that are too many.
-    pub(super) fn draft(&self, trigger: &str) -> Result<(OutputFiles, DraftFile)> {
-        self.draft_of(trigger, &local_time())
+    pub(super) fn draft(
+        &self,
+        trigger: &str,
+        requester: Requester,
+    ) -> Result<(OutputFiles, DraftFile)> {
+        self.draft_at(&local_time(), trigger, requester)
     }
 
-    fn draft_of(&self, trigger: &str, time: &str) -> Result<(OutputFiles, DraftFile)> {
+    fn draft_at(
+        &self,
+        time: &str,
+        trigger: &str,
+        requester: Requester,
+    ) -> Result<(OutputFiles, DraftFile)> {
         let trigger = plain(trigger);
         // Until it is there: others look for a free name, too.
         let mut kept = self.kept();
@@ -97,7 +108,8 @@ impl SnapshotFolder {
                 Err(error) if is_existing(&error) => {}
                 Err(error) => return Err(error),
                 Ok(draft) => {
-                    kept.add(&trigger, files.capture.clone()).iter().for_each(remove_old);
+                    let share = share_of(&trigger, requester);
+                    kept.add(&share, files.capture.clone()).iter().for_each(remove_old);
                     return Ok((files, draft));
                 }
             }
@@ -160,6 +172,15 @@ fn plain(trigger: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
     let plain = trigger.chars().map(|char| if is_plain(char) { char } else { '_' });
     plain.take(LONGEST_TRIGGER).collect()
+}
+
+/// Whose share a file takes: what one user has a trigger take keeps those that it took for another.
+/// Of those of earlier recorders only the trigger is known.
+fn share_of(trigger: &str, requester: Requester) -> String {
+    match requester.payer().and_then(Payer::user) {
+        Some(user) => format!("{trigger} {user}"),
+        None => trigger.to_owned(),
+    }
 }
 
 /// The trigger of a snapshot by its file's name, empty for none; `None` of other files.
@@ -238,6 +259,19 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     #[test]
+    fn what_one_user_causes_takes_no_snapshot_that_another_caused() {
+        use super::super::places::TriggerShare;
+        let of = |user| {
+            let payer = Payer::User(user);
+            share_of("slow", Requester::Trigger(TriggerShare { trigger: 0, payer }))
+        };
+        let mut kept = KeptSnapshots::new(3);
+        kept.add(&of(1001), 0);
+        let gone: Vec<u32> = (1..10).flat_map(|number| kept.add(&of(1002), number)).collect();
+        assert_eq!(gone, Vec::from_iter(1..8));
+    }
+
+    #[test]
     fn a_trigger_that_fires_often_takes_its_own_snapshots_only() {
         let mut kept = KeptSnapshots::new(3);
         assert!(kept.add("crash", 0).is_empty());
@@ -302,7 +336,7 @@ mod tests {
         let before = names(&place);
         let folder = SnapshotFolder::open(place.path(), 3, None).unwrap();
         assert_eq!(names(&place), before, "nothing is deleted");
-        let (_, draft) = folder.draft("new").unwrap();
+        let (_, draft) = folder.draft("new", Requester::Owner).unwrap();
         drop(draft);
         let left = names(&place);
         assert_eq!(before.len() - left.len(), 1);
@@ -313,13 +347,13 @@ mod tests {
     fn what_somebody_puts_in_the_place_of_a_snapshot_is_not_deleted() {
         let place = tempfile::tempdir().unwrap();
         let folder = SnapshotFolder::open(place.path(), 1, None).unwrap();
-        let (files, draft) = folder.draft("").unwrap();
+        let (files, draft) = folder.draft("", Requester::Owner).unwrap();
         symlink("/etc/passwd", files.capture.path()).unwrap();
         let error = draft.publish(&files.capture).unwrap_err();
         folder.settle(&files);
         let [link, partial] = names(&place).try_into().unwrap();
         assert!(format!("{error:#}").contains(&partial), "{error:#}");
-        drop(folder.draft("").unwrap());
+        drop(folder.draft("", Requester::Owner).unwrap());
         assert_eq!(names(&place), [link], "the draft counts and went, the link stays");
     }
 
@@ -331,7 +365,8 @@ mod tests {
         for number in std::iter::once(String::new()).chain((2..1000).map(|n| format!(".{n}"))) {
             symlink("/etc/passwd", place.path().join(format!("{stem}{number}.syscap"))).unwrap();
         }
-        let taken = [0; 3].map(|_| folder.draft_of("", "20261128-045303").unwrap());
+        let taken =
+            [0; 3].map(|_| folder.draft_at("20261128-045303", "", Requester::Owner).unwrap());
         for (files, draft) in taken {
             let path = draft.publish(&files.capture).unwrap();
             let name = path.file_name().unwrap().to_str().unwrap();
@@ -380,7 +415,7 @@ mod tests {
         }
         std::fs::write(place.path().join("mine.syscap"), "x").unwrap();
         let folder = SnapshotFolder::open(place.path(), 2, None).unwrap();
-        let (files, _draft) = folder.draft("crash").unwrap();
+        let (files, _draft) = folder.draft("crash", Requester::Owner).unwrap();
         assert!(files.capture.is_free(), "it has its name when it is complete");
         let mut left = names(&place);
         left.retain(|name| !name.contains("partial"));

@@ -246,6 +246,7 @@ impl Flight {
 
     /// Ends it, when snapshots are written that somebody waits for.
     fn end(mut self) -> Result<ExitCode> {
+        self.snapshots.end_soon();
         // It asks for no more.
         self.triggers = None;
         self.snapshots.wait();

@@ -30,11 +30,13 @@ SIGUSR1, or by a trigger, whose snapshots go into --folder. Ctrl-C, SIGTERM and
 `syscollect stop` end it without one. Run by a service manager (systemd's Type=notify) it says when it
 records, and keeps its watchdog quiet.
 
-A trigger is NAME: CAUSE, after 2s, limit 5, pause 1m, last 20s, of which all but the
-cause may be left out. Causes:
+A trigger is NAME: CAUSE, user www, after 2s, limit 5, pause 1m, last 20s, of which all
+but the cause may be left out. What one user causes takes nothing of the limit and the
+pause from what another does. Causes:
   zone NAME > 20ms, frame > 33ms       what instrumented programs mark took longer
   function NAME > 5ms, pair NAME > 5ms a probed call, or what lies between two probes
   zone NAME > 3x p99                   longer than three times what is usual (of any of these)
+  zone NAME in PROGRAM > 20ms          of that program or thread (any of these, hits and plots)
   hit NAME if ARG > 5 and ARG == \"x\"  a probe or function, with such arguments
   tracepoint oom:mark_victim if FIELD > 5
   waiting NAME > 20ms                  a thread gets no CPU

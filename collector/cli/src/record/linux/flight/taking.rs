@@ -4,7 +4,7 @@ use super::asked::{AnswerSocket, Asker};
 use super::closing::Brought;
 use super::folder::SnapshotFolder;
 use super::message::Answer;
-use super::places::{Places, Requester, SnapshotStage};
+use super::places::{PlaceNumber, Places, Requester, SnapshotStage};
 use super::urgency::{Urgencies, Urgency};
 use crate::confine;
 use crate::escape::printable;
@@ -29,8 +29,10 @@ use syscollect_symbolize::PinnedFiles;
 /// How long it may take to read what is to be named. Whoever asked may still change the file, and
 /// so what is read of it.
 const LONGEST_READING: Duration = Duration::from_secs(60);
-/// How long the end waits for those.
-const LONGEST_END: Duration = Duration::from_secs(60);
+/// How long names are still looked for when the recorder ends,
+const LONGEST_NAMING_AT_END: Duration = Duration::from_secs(20);
+/// and how long the end waits for snapshots in all.
+const LONGEST_END: Duration = Duration::from_secs(30);
 /// How often who waits to be named looks whether the recorder ends.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -53,47 +55,69 @@ pub(super) struct Snapshots {
     urgencies: Arc<Urgencies>,
     /// The recorder ends: who waits to be named does without.
     is_ending: AtomicBool,
+    /// Since when.
+    ending: Mutex<Option<Instant>>,
+    /// Who is named does without the rest of the names.
+    is_naming_over: Arc<AtomicBool>,
 }
 
 /// The thread that writes and names a snapshot, and the place that it has until this is dropped.
 struct SnapshotThread {
+    requester: Requester,
     place: SnapshotPlace,
     urgency: Urgency,
 }
 
 impl SnapshotThread {
     /// It is written, and others may be. Waits until it may be named; how long names may be looked
-    /// for then.
-    fn wait_for_naming(&mut self) -> Duration {
+    /// for then, and when that is given up.
+    fn wait_for_naming(&mut self) -> (Duration, Abandon) {
         self.place.pass(SnapshotStage::Written);
         let longest = self.urgency.written();
-        let _waiting = self.urgency.wait();
-        let SnapshotPlace { snapshots, requester, stage } = &mut self.place;
+        let waiting = self.urgency.wait();
+        let SnapshotPlace { snapshots, number, stage } = &mut self.place;
         let mut places = snapshots.places();
-        while !places.may_name(*requester) {
-            if snapshots.is_ending.load(Ordering::Relaxed) || snapshots.is_abandoned() {
-                return Duration::ZERO;
+        let does_without = |places: &Places| {
+            places.gives_way(*number)
+                || snapshots.is_ending.load(Ordering::Relaxed)
+                || snapshots.is_abandoned()
+        };
+        let may_name = loop {
+            if does_without(&places) {
+                break false;
+            }
+            if places.may_name(*number) {
+                break true;
             }
             let waited = snapshots.place_is_free.wait_timeout(places, TICK);
             places = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        if may_name {
+            places.pass(*number, SnapshotStage::Naming);
+            *stage = SnapshotStage::Naming;
+            // The next one may be another's turn.
+            snapshots.place_is_free.notify_all();
+            return (longest, snapshots.abandon.or_once(&snapshots.is_naming_over));
         }
-        places.pass(*requester, *stage, SnapshotStage::Naming);
-        *stage = SnapshotStage::Naming;
-        longest
+        drop((places, waiting));
+        self.urgency.hurry();
+        // It is not even read.
+        (Duration::ZERO, self.place.snapshots.abandon.after(Duration::ZERO))
     }
 }
 
 /// A place among those that are taken, until this is dropped.
 struct SnapshotPlace {
     snapshots: Arc<Snapshots>,
-    requester: Requester,
+    number: PlaceNumber,
     stage: SnapshotStage,
 }
 
 impl SnapshotPlace {
     fn pass(&mut self, to: SnapshotStage) {
-        self.snapshots.places().pass(self.requester, self.stage, to);
+        self.snapshots.places().pass(self.number, to);
         self.stage = to;
+        self.snapshots.place_is_free.notify_all();
     }
 }
 
@@ -103,7 +127,7 @@ impl Drop for SnapshotPlace {
             // Before the next one's turn.
             return_free_memory();
         }
-        self.snapshots.places().give_back(self.requester, self.stage);
+        self.snapshots.places().give_back(self.number);
         self.snapshots.place_is_free.notify_all();
     }
 }
@@ -165,6 +189,8 @@ impl Snapshots {
             place_is_free: Condvar::new(),
             urgencies: Arc::default(),
             is_ending: AtomicBool::new(false),
+            ending: Mutex::default(),
+            is_naming_over: Arc::default(),
         }
     }
 
@@ -198,16 +224,33 @@ impl Snapshots {
         *self.lock()
     }
 
-    /// Waits until none is being written.
-    pub(super) fn wait(&self) {
+    /// The recorder ends: what waits for names does without, and the others hurry.
+    pub(super) fn end_soon(&self) {
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.get_or_insert_with(Instant::now);
         self.is_ending.store(true, Ordering::Relaxed);
-        let end = Instant::now() + LONGEST_END;
+        self.urgencies.hurry();
+        self.place_is_free.notify_all();
+    }
+
+    /// Waits until none is being written, but not for ever; says how many are left then.
+    pub(super) fn wait(&self) {
+        self.end_soon();
+        let began = *self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = began.unwrap_or_else(Instant::now);
         let mut counts = self.lock();
         while counts.writing > 0 && !self.abandon.wanted() {
-            let Some(left) = end.checked_duration_since(Instant::now()) else { return };
-            let wait = left.min(Duration::from_millis(100));
+            let took = began.elapsed();
+            if took >= LONGEST_NAMING_AT_END {
+                self.is_naming_over.store(true, Ordering::Relaxed);
+            }
+            if took >= LONGEST_END {
+                let left = counts.writing;
+                eprint_line!("syscollect: {left} snapshots were not complete: the recorder ends");
+                return;
+            }
             counts =
-                self.changed.wait_timeout(counts, wait).unwrap_or_else(PoisonError::into_inner).0;
+                self.changed.wait_timeout(counts, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -287,12 +330,16 @@ impl Snapshots {
         requester: Requester,
         work: impl FnOnce(&Self, Result<&mut SnapshotThread>) -> Outcome + Send + 'static,
     ) {
-        if let Err(why) = self.places().take(requester) {
+        let taken = self.places().take(requester);
+        let number = match taken {
+            Ok(number) => number,
             // None has failed.
-            return work(&self, Err(anyhow::anyhow!(why))).tell();
-        }
+            Err(why) => return work(&self, Err(anyhow::anyhow!(why))).tell(),
+        };
+        // One that waits for its names may have to give way.
+        self.place_is_free.notify_all();
         let (snapshots, stage) = (Arc::clone(&self), SnapshotStage::Writing);
-        let place = SnapshotPlace { snapshots, requester, stage };
+        let place = SnapshotPlace { snapshots, number, stage };
         self.lock().writing += 1;
         let in_work = SnapshotInWork { snapshots: self, is_done: false };
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
@@ -300,7 +347,7 @@ impl Snapshots {
             // It shares threads that open files with the recorder.
             confine::to_naming_a_part();
             let urgency = Urgency::begin(&in_work.snapshots.urgencies, requester);
-            let mut thread = SnapshotThread { place, urgency };
+            let mut thread = SnapshotThread { requester, place, urgency };
             let outcome = work(&in_work.snapshots, Ok(&mut thread));
             in_work.is_done = outcome.is_done;
             // Who is answered may ask for the next one at once.
@@ -329,8 +376,8 @@ impl Snapshots {
             summary: &mut recorded.summary,
         };
         let pinned = std::mem::take(&mut recorded.pinned);
-        let longest = thread.wait_for_naming();
-        let abandon = self.abandon.after(LONGEST_READING);
+        let (longest, abandon) = thread.wait_for_naming();
+        let abandon = abandon.at_most(LONGEST_READING);
         let naming = CaptureNaming {
             capture: file,
             bundling: None,
@@ -350,7 +397,7 @@ impl Snapshots {
         folder: &SnapshotFolder,
         thread: &mut SnapshotThread,
     ) -> Result<PublishedSnapshot> {
-        let (files, draft) = folder.draft(&order.mark.trigger)?;
+        let (files, draft) = folder.draft(&order.mark.trigger, thread.requester)?;
         let finished = self.finish(order, &files, draft, thread);
         // What has no room is not left behind as a file of nothing.
         if !matches!(&finished, Ok((_, None))) {
@@ -374,12 +421,13 @@ impl Snapshots {
         let taken = self.taker.take(order, draft.file().try_clone()?)?;
         let TakenSnapshot { recorded, lacks, .. } = taken;
         let error = recorded.error.clone();
+        let (longest, abandon) = thread.wait_for_naming();
         let finish = Finish {
             files,
-            abandon: &self.abandon,
+            abandon: &abandon,
             terminal: &Terminal::quiet(),
             read: Read::Nothing,
-            longest_naming: Some(thread.wait_for_naming()),
+            longest_naming: Some(longest),
             bundling: None,
             is_accounted: false,
         };

@@ -98,7 +98,19 @@ impl Urgencies {
     }
 }
 
+impl Urgencies {
+    /// Whatever is named is waited for from now on.
+    pub(super) fn hurry(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Urgency {
+    /// The thread of this one goes before others: its place is wanted.
+    pub(super) fn hurry(&mut self) {
+        self.session = Some(self.all.raise(self.thread));
+    }
+
     /// The calling thread writes a snapshot.
     pub(super) fn begin(all: &Arc<Urgencies>, requester: Requester) -> Self {
         // SAFETY: gettid takes nothing and cannot fail.
@@ -141,8 +153,13 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::TriggerShare;
     use super::*;
+    use syscollect_triggers::Payer;
     use syscollect_untrusted_files::ThreadNice;
+
+    const TRIGGER: Requester =
+        Requester::Trigger(TriggerShare { trigger: 0, payer: Payer::User(1001) });
 
     #[test]
     fn a_member_who_asks_again_and_again_takes_little_from_others() {
@@ -151,7 +168,7 @@ mod tests {
             |requester, seconds| all.goes_first(requester, start + Duration::from_secs(seconds));
         let [alice, bob] = [1, 2].map(Requester::Member);
         assert_eq!([asked(alice, 0), asked(bob, 1), asked(alice, 29)], [true, false, false]);
-        assert!(asked(Requester::Owner, 2) && asked(Requester::Trigger(0), 2), "others are none");
+        assert!(asked(Requester::Owner, 2) && asked(TRIGGER, 2), "others are none");
         assert_eq!([asked(bob, 30), asked(bob, 31)], [true, false]);
     }
 
@@ -161,7 +178,7 @@ mod tests {
         let named = std::thread::spawn({
             let all = all.clone();
             move || {
-                let mut triggered = Urgency::begin(&all, Requester::Trigger(0));
+                let mut triggered = Urgency::begin(&all, TRIGGER);
                 let raised = ThreadNice::of_this_thread();
                 assert_eq!(triggered.written(), LONGEST_UNAWAITED);
                 assert!(triggered.wait().is_none(), "nobody waits for it");

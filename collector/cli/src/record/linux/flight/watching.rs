@@ -3,12 +3,12 @@
 
 use super::folder::SnapshotFolder;
 use super::message::{TriggerReport, UnwatchedChunks};
-use super::places::Requester;
+use super::places::{Requester, TriggerShare};
 use super::taking::Snapshots;
 use crate::confine;
 use crate::escape::printable;
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use syscollect_capture::{SnapshotOrder, Tee, Teed, Watched};
 use syscollect_model::{LaneKind, SnapshotMark, Ticks};
 use syscollect_store::LeftOutChunks;
-use syscollect_triggers::{CANNOT_FIRE, Cause, Firing, Trigger, TriggerStatus, Watcher};
+use syscollect_triggers::{CANNOT_FIRE, Cause, Firing, Payer, Trigger, TriggerStatus, Watcher};
+use syscollect_untrusted_files::payer;
 
 /// How often it is looked what came: nothing wakes who watches.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -28,7 +29,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 const DOUBT: Duration = Duration::from_secs(2);
 
 /// How long snapshots that are due when the recorder ends wait for a place.
-const LONGEST_END: Duration = Duration::from_secs(30);
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// How often it is told at most which triggers fired more often than snapshots may wait.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -37,9 +38,14 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const MOST_UNWATCHED_USERS: usize = 1024;
 const MOST_TOLD_USERS: usize = 16;
 
-/// Snapshots that wait for their time, or for a place: of all triggers, and of each.
+/// Snapshots that wait for their time, or for a place: of all triggers, and of what one user causes
+/// of each.
 const MOST_PENDING: usize = 64;
-const MOST_PENDING_OF_EACH: usize = 8;
+const MOST_PENDING_OF_SHARE: usize = 8;
+
+/// Who had snapshots is known for so long, of so many.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+const MOST_KNOWN: usize = 1024;
 
 /// Triggers that are not watched yet.
 pub(super) struct Triggers {
@@ -59,7 +65,7 @@ impl Triggers {
             return Ok(None);
         }
         let want_signals = triggers.iter().any(|trigger| trigger.cause == Cause::Signal);
-        let watcher = Watcher::new(triggers)?;
+        let watcher = Watcher::new(triggers)?.paid_by(payer);
         let wanted: Vec<LaneKind> =
             LaneKind::ALL.into_iter().filter(|kind| watcher.wants(*kind)).collect();
         let (tee, watched) = Tee::to_watch(move |kind| wanted.contains(&kind));
@@ -83,7 +89,7 @@ impl Triggers {
         let watching = Watching {
             watcher: self.watcher,
             watched: self.watched,
-            pending: Vec::new(),
+            pending: PendingSnapshots::default(),
             snapshots,
             folder,
             doubtful: BTreeMap::new(),
@@ -147,11 +153,87 @@ struct PendingSnapshot {
     due_since: Option<Instant>,
 }
 
+impl PendingSnapshot {
+    fn share(&self) -> TriggerShare {
+        TriggerShare { trigger: self.firing.index, payer: self.firing.payer }
+    }
+}
+
+/// Those that wait, of which those come first that are of whom had fewest.
+#[derive(Default)]
+struct PendingSnapshots {
+    waiting: Vec<PendingSnapshot>,
+    /// Who had snapshots a while ago.
+    had: VecDeque<(Instant, TriggerShare)>,
+}
+
+impl PendingSnapshots {
+    fn of_payer(&self, payer: Payer) -> usize {
+        self.waiting.iter().filter(|one| one.firing.payer == payer).count()
+    }
+
+    /// One more waits; where that is more than may, the one of which nothing comes: this one, or the
+    /// last of the user with most.
+    fn add(&mut self, firing: Firing) -> Option<Firing> {
+        let pending = PendingSnapshot { firing, due_since: None };
+        let share = pending.share();
+        let of_share = self.waiting.iter().filter(|one| one.share() == share).count();
+        if of_share >= MOST_PENDING_OF_SHARE {
+            return Some(pending.firing);
+        }
+        if self.waiting.len() < MOST_PENDING {
+            self.waiting.push(pending);
+            return None;
+        }
+        let of_most = self
+            .waiting
+            .iter()
+            .enumerate()
+            .max_by_key(|(index, one)| (self.of_payer(one.firing.payer), *index));
+        let of_most = of_most.map(|(index, one)| (index, self.of_payer(one.firing.payer)));
+        match of_most {
+            Some((index, most)) if most > self.of_payer(share.payer) + 1 => {
+                let left_out = std::mem::replace(&mut self.waiting[index], pending);
+                Some(left_out.firing)
+            }
+            _ => Some(pending.firing),
+        }
+    }
+
+    /// Those whose time has come wait for a place only.
+    fn are_due(&mut self, now: Ticks) {
+        for pending in self.waiting.iter_mut().filter(|pending| pending.firing.due <= now) {
+            pending.due_since.get_or_insert_with(Instant::now);
+        }
+        let is_known = |at: &Instant| at.elapsed() < KNOWN_FOR;
+        while self.had.len() > MOST_KNOWN || self.had.front().is_some_and(|(at, _)| !is_known(at)) {
+            self.had.pop_front();
+        }
+    }
+
+    /// The next that is due and has a place: what is rare must not wait behind what is not.
+    fn next(&mut self, has_place: impl Fn(TriggerShare) -> bool) -> Option<PendingSnapshot> {
+        let rank = |pending: &PendingSnapshot| {
+            let share = pending.share();
+            let had = self.had.iter().filter(|(_, had)| had.payer == share.payer);
+            let of_trigger = had.clone().filter(|(_, had)| *had == share).count();
+            let is_others = share.payer != Payer::User(0);
+            (had.count(), is_others, of_trigger, pending.firing.due)
+        };
+        let due = self.waiting.iter().enumerate().filter(|(_, one)| one.due_since.is_some());
+        let due = due.filter(|(_, one)| has_place(one.share()));
+        let (next, _) = due.min_by_key(|(_, one)| rank(one))?;
+        let pending = self.waiting.remove(next);
+        self.had.push_back((Instant::now(), pending.share()));
+        Some(pending)
+    }
+}
+
 struct Watching {
     watcher: Watcher,
     watched: Watched,
     /// Those whose snapshot is yet to be taken.
-    pending: Vec<PendingSnapshot>,
+    pending: PendingSnapshots,
     snapshots: Arc<Snapshots>,
     folder: SnapshotFolder,
     /// Since when triggers cannot fire, by their names; `None` once that was said.
@@ -235,11 +317,14 @@ impl Watching {
         // What waits for its time has had all the time there is, and gets a place after the others.
         let end = Instant::now() + LONGEST_END;
         self.take_what_is_due(Ticks(u64::MAX));
-        while !self.pending.is_empty() && Instant::now() < end && !self.snapshots.is_abandoned() {
+        while !self.pending.waiting.is_empty()
+            && Instant::now() < end
+            && !self.snapshots.is_abandoned()
+        {
             std::thread::sleep(LOOK_EVERY);
             self.take_what_is_due(Ticks(u64::MAX));
         }
-        for PendingSnapshot { firing, .. } in &self.pending {
+        for PendingSnapshot { firing, .. } in &self.pending.waiting {
             let (name, reason) = (printable(&firing.trigger), printable(&firing.reason));
             eprint_line!("syscollect: no snapshot of trigger {name} ({reason}): the recorder ends");
         }
@@ -264,16 +349,13 @@ impl Watching {
             }
         }
         for firing in self.watcher.fired() {
-            let Firing { trigger, reason, .. } = &firing;
-            let of_trigger = |pending: &&PendingSnapshot| pending.firing.trigger == *trigger;
-            let is_full = self.pending.len() >= MOST_PENDING
-                || self.pending.iter().filter(of_trigger).count() >= MOST_PENDING_OF_EACH;
-            if is_full {
-                self.crowded.add(firing.trigger);
-            } else {
-                self.snapshots.log(format!("trigger {trigger}: {reason}"));
-                self.pending.push(PendingSnapshot { firing, due_since: None });
+            let happened = (firing.index, firing.at);
+            let message = format!("trigger {}: {}", firing.trigger, firing.reason);
+            let left_out = self.pending.add(firing);
+            if left_out.as_ref().is_none_or(|out| (out.index, out.at) != happened) {
+                self.snapshots.log(message);
             }
+            left_out.into_iter().for_each(|firing| self.crowded.add(firing.trigger));
         }
         self.crowded.tell();
         if let Some(now) = now {
@@ -297,7 +379,7 @@ impl Watching {
         }
         let mut report = self.shared.report();
         report.triggers = triggers;
-        report.waiting = self.pending.len() as u64;
+        report.waiting = self.pending.waiting.len() as u64;
         report.unfollowed = self.watcher.unfollowed();
         report.unwatched_chunks = self.unwatched.all;
         report.unwatched_of_users = self.unwatched.of_users();
@@ -320,26 +402,17 @@ impl Watching {
     }
 
     fn take_what_is_due(&mut self, now: Ticks) {
-        self.pending.sort_by_key(|pending| pending.firing.due);
-        let due = self.pending.partition_point(|pending| pending.firing.due <= now);
-        for pending in &mut self.pending[..due] {
-            pending.due_since.get_or_insert_with(Instant::now);
-        }
-        // Where others are being written it waits: what is rare must not be lost to what is not.
-        let is_due = |pending: &PendingSnapshot| pending.due_since.is_some();
-        let has_place = |pending: &PendingSnapshot| {
-            self.snapshots.has_place_for(Requester::Trigger(pending.firing.index))
-        };
-        let is_next = |pending: &PendingSnapshot| is_due(pending) && has_place(pending);
-        while let Some(next) = self.pending.iter().position(is_next) {
-            let PendingSnapshot { firing, due_since } = self.pending.remove(next);
-            let Firing { trigger, index, at, began, tid, reason, last, .. } = firing;
+        self.pending.are_due(now);
+        let has_place = |share| self.snapshots.has_place_for(Requester::Trigger(share));
+        while let Some(next) = self.pending.next(has_place) {
+            let requester = Requester::Trigger(next.share());
+            let PendingSnapshot { firing, due_since } = next;
+            let Firing { trigger, at, began, tid, reason, last, .. } = firing;
             // It reaches back to where it would have without the wait.
             let waited = due_since.map_or(Duration::ZERO, |since| since.elapsed());
             let last = last.map(|last| last + waited);
             let mark = SnapshotMark { reason, trigger, at, tid: tid.unwrap_or(0) };
             let order = SnapshotOrder { last, began: Some(began), mark };
-            let requester = Requester::Trigger(index);
             Arc::clone(&self.snapshots).take_into_folder(&self.folder, order, requester);
         }
     }
@@ -366,5 +439,59 @@ mod tests {
         assert_eq!(told[0], UnwatchedChunks { user: 2001, chunks: 21 });
         assert_eq!((told.len(), unwatched.of_users.len()), (16, MOST_UNWATCHED_USERS));
         assert_eq!(unwatched.all, 5025);
+    }
+
+    fn firing(index: u32, user: u32, at: u64) -> Firing {
+        Firing {
+            trigger: index.to_string(),
+            index,
+            at: Ticks(at),
+            began: Ticks(at),
+            due: Ticks(at),
+            tid: None,
+            pid: None,
+            user: Some(user),
+            payer: Payer::User(user),
+            reason: String::new(),
+            last: None,
+        }
+    }
+
+    fn taken(pending: &mut PendingSnapshots) -> Vec<(u32, Option<u32>)> {
+        pending.are_due(Ticks(u64::MAX));
+        let next = || pending.next(|_| true).map(|next| (next.firing.index, next.firing.user));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn of_those_that_wait_the_one_comes_first_whose_user_had_fewest() {
+        let mut pending = PendingSnapshots::default();
+        for at in 0..3 {
+            assert_eq!(pending.add(firing(0, 1001, at)), None);
+        }
+        pending.add(firing(1, 1001, 5));
+        pending.add(firing(1, 1002, 10));
+        pending.add(firing(1, 0, 11));
+        let of = |index, user: u32| (index, Some(user));
+        let order = [of(1, 0), of(0, 1001), of(1, 1002), of(1, 1001), of(0, 1001), of(0, 1001)];
+        assert_eq!(taken(&mut pending), order);
+        // Who had none since comes first the next time, too.
+        pending.add(firing(1, 1001, 20));
+        pending.add(firing(1, 1002, 21));
+        assert_eq!(taken(&mut pending), [of(1, 1002), of(1, 1001)]);
+    }
+
+    #[test]
+    fn whatever_a_user_makes_wait_there_is_room_for_anothers() {
+        let mut pending = PendingSnapshots::default();
+        for trigger in 0..20 {
+            (0..20).for_each(|at| drop(pending.add(firing(trigger, 1001, at))));
+        }
+        assert_eq!(pending.waiting.len(), MOST_PENDING);
+        for user in 1002..1010 {
+            let left_out = pending.add(firing(0, user, 100)).expect("there is no room");
+            assert_eq!(left_out.user, Some(1001));
+        }
+        assert_eq!(pending.waiting.len(), MOST_PENDING);
     }
 }
