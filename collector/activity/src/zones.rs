@@ -323,7 +323,7 @@ impl Zones {
     /// A zone of a GPU counts once its times are told.
     fn gpu(&mut self, client: u32, event: GpuEvent, at: u64, second: u64) {
         match event {
-            GpuEvent::ZoneBegin { zone, location } if at >= self.blind_until => {
+            GpuEvent::ZoneBegin { zone, location } if !self.is_blind(client, at) => {
                 if let Some(program) = self.program_with_room(client) {
                     let submitted = OpenZone { place: location, began: at };
                     let before = program.gpu_zones.insert(zone, submitted);
