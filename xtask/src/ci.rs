@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release"]));
     dist::steps(&mut report);
-    examples::quick_steps(&mut report);
+    report.step("Lua", examples::lua::without_recorder);
     report.step("the ring's ordering under loom", loom);
     report.step("figures in the viewers", viewers::step);
     fuzz::steps(&mut report);

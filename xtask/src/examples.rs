@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::privileged::is_root;
 use crate::process::{cargo, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
@@ -51,20 +50,6 @@ pub(crate) fn run(languages: &[Language], syscollect: Option<&Path>) -> Result<(
         lua::steps(&mut report, syscollect);
     }
     report.finish("examples")
-}
-
-/// Those that take seconds, with the program that is built: all but that of wgpu.
-pub(crate) fn quick_steps(report: &mut Report) {
-    if !is_root() {
-        report.step("examples", || Ok(Outcome::Skipped("not root".to_owned())));
-        report.step("Lua", lua::without_recorder);
-        return;
-    }
-    let syscollect = root().join("target/release/syscollect");
-    report.step("Python", || python(Some(&syscollect)));
-    cpp::steps(report, Some(&syscollect));
-    lua::steps(report, Some(&syscollect));
-    gpu::quick_steps(report, &syscollect);
 }
 
 /// In an environment that has only pip.

@@ -64,32 +64,10 @@ const EXAMPLES: [GpuExample; 4] = [
 /// Zones of a name, as somebody counts them.
 type Counts = BTreeMap<String, u64>;
 
-/// How examples are built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExampleBuild {
-    /// As who tries them builds them.
-    Release,
-    /// Without optimization, over what [`without_drivers`] has built.
-    AsTested,
-}
-
 /// Builds, records and reads back each example.
 pub(super) fn steps(report: &mut Report, syscollect: Option<&Path>) {
     for example in &EXAMPLES {
-        report.step(example.title, || example.check(syscollect, ExampleBuild::Release));
-    }
-}
-
-/// The same with those that are built in seconds.
-pub(super) fn quick_steps(report: &mut Report, syscollect: &Path) {
-    for example in &EXAMPLES {
-        report.step(example.title, || {
-            if !QUICK_FEATURES.split(',').any(|feature| feature == example.feature) {
-                let why = "takes minutes to build: cargo xtask examples gpu";
-                return Ok(Outcome::Skipped(why.to_owned()));
-            }
-            example.check(Some(syscollect), ExampleBuild::AsTested)
-        });
+        report.step(example.title, || example.check(syscollect));
     }
 }
 
@@ -116,15 +94,10 @@ fn folder() -> PathBuf {
 }
 
 impl GpuExample {
-    fn check(&self, syscollect: Option<&Path>, how: ExampleBuild) -> Result<Outcome> {
-        let (profile, below, features) = match how {
-            ExampleBuild::Release => ("release", "release", self.feature),
-            // Other features would build all anew.
-            ExampleBuild::AsTested => ("dev", "debug", QUICK_FEATURES),
-        };
-        let build = ["build", "--quiet", "--profile", profile, "--features", features, "--example"];
+    fn check(&self, syscollect: Option<&Path>) -> Result<Outcome> {
+        let build = ["build", "--quiet", "--release", "--features", self.feature, "--example"];
         output_of(cargo_of_apis(&build).arg(self.name))?;
-        let program = folder().join(below).join("examples").join(self.name);
+        let program = folder().join("release/examples").join(self.name);
         let alone = Command::new(&program).output().context("the example does not start")?;
         let error = String::from_utf8_lossy(&alone.stderr);
         match alone.status.code() {
