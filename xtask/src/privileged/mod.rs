@@ -240,7 +240,7 @@ const TESTS: &[Test] = &[
     test!("live", live::live, needs "user_probes"),
     test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),
     test!("live-tracy-long" named, live_tracy::long, needs "user_probes"),
-    test!("live-unreachable", live_unreachable::unreachable),
+    test!("live-unreachable" named, live_unreachable::unreachable),
     test!("low-memory", low_memory::low_memory),
     test!("no-threads", no_threads::no_threads),
     test!("hotplug" kernels, clock::hotplug),
