@@ -129,8 +129,8 @@ impl Canvas<'_> {
         if is_incomplete {
             let missing = match &second.zones_incomplete_users[..] {
                 [first, more @ ..] if shows_zones && !second.is_incomplete => {
-                    let more = if more.is_empty() { "" } else { ", and of others," };
-                    format!("zones of user {first}{more} are missing")
+                    let more = if more.is_empty() { "" } else { " and others" };
+                    format!("zones of user {first}{more}")
                 }
                 _ => "records are missing".to_owned(),
             };

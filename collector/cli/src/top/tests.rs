@@ -329,7 +329,7 @@ fn what_is_incomplete_says_so() {
     let mut view = View::default();
     keys(&mut view, &zones, "z");
     let drawn = screen(&zones, &mut view, [80, 24]);
-    assert!(drawn.contains("INCOMPLETE: zones of user 1001 are missing"), "{drawn}");
+    assert!(drawn.contains("INCOMPLETE: zones of user 1001  live"), "{drawn}");
     let narrow = |width| {
         let drawn = screen(&history, &mut View::default(), [width, 8]);
         drawn.lines().next().unwrap().to_owned()
