@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn what_one_user_causes_takes_neither_anothers_pause_nor_its_limit() {
         let mut pace = TriggerPace::new(Some(2), 100);
-        (0..900).for_each(|at| drop(pace.on(MALLORY, at, 0)));
+        for at in 0..900 {
+            pace.on(MALLORY, at, 0);
+        }
         let verdicts = [900, 950, 1000, 1100].map(|at| pace.on(ALICE, at, 0).0);
         assert_eq!(verdicts, [Fires, Paused, Fires, Limited]);
         assert_eq!(pace.on(Payer::Unknown, 1100, 0).0, Fires);
