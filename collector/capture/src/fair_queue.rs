@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use syscollect_untrusted_files::{payer, status_at};
+use syscollect_untrusted_files::payer;
 
 use crate::shares::UserRateLimits;
+use crate::snapshot::user_of;
 use crate::{by_user, snapshot};
 
 /// What waits of one user; what is beyond is counted.
@@ -419,20 +420,10 @@ pub(crate) fn payer_below(root: &Path, pid: u32) -> Option<u32> {
     user_of(root, pid).map(payer)
 }
 
-/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
-/// ended.
-pub(crate) fn user_of(root: &Path, pid: u32) -> Option<u32> {
-    real_user(&status_at(&root.join(format!("proc/{pid}/status")))?)
-}
-
-fn real_user(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::real_user;
 
     const HOSTILE: ProcessUser = ProcessUser::Of(1001);
     const HONEST: ProcessUser = ProcessUser::Of(1002);

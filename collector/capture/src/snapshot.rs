@@ -8,9 +8,8 @@ use std::path::Path;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
-use syscollect_untrusted_files::{Owner, read_text, read_text_patiently};
+use syscollect_untrusted_files::{Owner, read_text, read_text_patiently, status_at};
 
-use crate::fair_queue::user_of;
 use crate::hexadecimal::hexadecimal;
 
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
@@ -79,6 +78,17 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
         threads: threads.collect(),
         ..KnownProcess::default()
     })
+}
+
+/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
+/// ended.
+pub(crate) fn user_of(root: &Path, pid: u32) -> Option<u32> {
+    real_user(&status_at(&root.join(format!("proc/{pid}/status")))?)
+}
+
+pub(crate) fn real_user(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Reads how each thread of the process sleeps, if it does.
