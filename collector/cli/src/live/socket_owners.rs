@@ -22,8 +22,9 @@ const QUESTION: usize = 56;
 /// Where `idiag_state` and `idiag_uid` lie in `struct inet_diag_msg`.
 const STATE: usize = 1;
 const USER: usize = 64;
-/// `TCP_ESTABLISHED` (`include/net/tcp_states.h`).
+/// `TCP_ESTABLISHED` and `TCP_LISTEN` (`include/net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
+const LISTEN: u8 = 10;
 
 /// A socket by its two ends.
 #[derive(Clone, Copy, Debug)]
@@ -102,13 +103,6 @@ fn user_in(answer: &[u8]) -> io::Result<u32> {
     let word = |at: usize| answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let kind = answer.get(4..6).and_then(|bytes| Some(u16::from_ne_bytes(bytes.try_into().ok()?)));
     let told = match kind {
-        // Of a socket that its program closed the kernel tells root, whosever it was
-        // (net/core/sock.c, sock_i_uid); it is not established any more by then.
-        Some(BY_FAMILY)
-            if answer.get(HEADER + STATE).is_some_and(|state| *state != ESTABLISHED) =>
-        {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
         Some(BY_FAMILY) => word(HEADER + USER),
         Some(ERROR) => {
             let code = word(HEADER).map_or(0, |code| code.cast_signed().saturating_neg());
@@ -116,7 +110,13 @@ fn user_in(answer: &[u8]) -> io::Result<u32> {
         }
         _ => None,
     };
-    told.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let user = told.ok_or(io::ErrorKind::InvalidData)?;
+    // Of a socket that its program closed the kernel tells root, whosever it was
+    // (net/core/sock.c, sock_i_uid); it is in neither of these states any more by then.
+    match answer.get(HEADER + STATE) {
+        Some(&(ESTABLISHED | LISTEN)) => Ok(user),
+        _ => Err(io::ErrorKind::NotConnected.into()),
+    }
 }
 
 #[cfg(test)]

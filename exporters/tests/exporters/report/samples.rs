@@ -431,7 +431,12 @@ fn slices_are_measured_from_begin_to_end() {
     assert_eq!((rows[0].0, rows[0].1.count, rows[0].1.total_ns, rows[0].2), ("draw", 3, 90_000, 0));
     assert_eq!((rows[0].1.min_ns, rows[0].1.mean_ns, rows[0].1.max_ns), (20_000, 30_000, 40_000));
     assert!(rows[0].1.p50_ns.abs_diff(30_000) <= 300, "{:?}", rows[0].1);
-    assert_eq!((rows[1].0, rows[1].1.total_ns, rows[1].2), ("load", 15_000, 1));
+    assert_eq!((rows[1].0, rows[1].1.total_ns, rows[1].2), ("load", 15_000, 0));
+    assert_eq!(
+        (rows[2].0, rows[2].1.count, rows[2].2),
+        ("load", 0, 1),
+        "the machine's, not the thread's"
+    );
     assert_eq!((report.instants.rows[0].name.as_str(), report.instants.rows[0].count), ("mark", 2));
     assert_eq!((report.events.slices, report.events.instants), (7, 2));
 }
