@@ -85,7 +85,7 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     let (since, _) = ProcessZones::read(&capture, found)?.numbers_in_a_row()?;
     let (from, _) = ProcessZones::read(&capture, next)?.numbers_in_a_row()?;
     ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
-    let reported = format!("process {found} ran {} for ", program.display());
+    let reported = format!("process {found} used {} for ", program.display());
     let Some((_, time)) = stderr.split_once(&reported) else {
         ensure!(
             since == 1,
