@@ -238,7 +238,7 @@ const TESTS: &[Test] = &[
     test!("hostile-triggers", hostile_triggers::triggers, needs "user_probes"),
     test!("hostile-hits", hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
-    test!("live-tracy", live_tracy::live_tracy, needs "user_probes"),
+    test!("live-tracy" named, live_tracy::live_tracy, needs "user_probes"),
     test!("live-tracy-long" named, live_tracy::long, needs "user_probes"),
     test!("live-unreachable" named, live_unreachable::unreachable),
     test!("low-memory", low_memory::low_memory),
