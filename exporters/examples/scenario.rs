@@ -1,8 +1,8 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits|marked]` (or
-//! another format's extension); with `game`, what a program says of itself; with `gpu`, jobs of
-//! GPUs; with `waits`, who waits for them; with `marked`, jobs
-//! with the zones that a program marked in them.
+//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits|marked]`
+//! (or another format's extension); with `game`, what a program says of itself; with `gpu`, jobs of
+//! GPUs; with `waits`, who waits for them; with `marked`, jobs with the zones that a program marked
+//! in them.
 
 #[path = "../tests/exporters/scenario.rs"]
 mod scenario;

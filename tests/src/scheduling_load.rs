@@ -14,7 +14,7 @@ pub const SECONDS: u64 = 10;
 const DRAIN: u64 = 20_000_000;
 
 /// What a reader of the load is told, in this order.
-pub enum Step {
+pub enum LoadStep {
     /// Read this.
     Chunk(Chunk),
     /// No later chunk has anything from before these ticks.
@@ -26,7 +26,7 @@ pub struct SchedulingLoad {
     /// The session and its clock, which are read before anything is measured.
     pub beginning: Vec<Chunk>,
     /// What is told then.
-    pub steps: Vec<Step>,
+    pub steps: Vec<LoadStep>,
     /// How many records the steps have.
     pub records: u64,
 }
@@ -53,9 +53,9 @@ impl SchedulingLoad {
                     .collect();
                 records += of_cpu.len() as u64;
                 let lane = Lane::new(LaneKind::Sched, cpu as u16);
-                steps.push(Step::Chunk(chunk(lane, drain, &of_cpu)));
+                steps.push(LoadStep::Chunk(chunk(lane, drain, &of_cpu)));
             }
-            steps.push(Step::NothingBefore(Ticks((drain + 1) * DRAIN)));
+            steps.push(LoadStep::NothingBefore(Ticks((drain + 1) * DRAIN)));
         }
         Self { beginning, steps, records }
     }

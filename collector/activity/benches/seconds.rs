@@ -2,7 +2,7 @@
 //! syscollect-activity`.
 
 use syscollect_activity::Activity;
-use syscollect_tests::scheduling_load::{SECONDS, SchedulingLoad, Step, cpu_time};
+use syscollect_tests::scheduling_load::{LoadStep, SECONDS, SchedulingLoad, cpu_time};
 
 fn nanoseconds_per_record() -> f64 {
     let SchedulingLoad { beginning, steps, records } = SchedulingLoad::new();
@@ -11,8 +11,8 @@ fn nanoseconds_per_record() -> f64 {
     let began = cpu_time();
     for step in steps {
         match step {
-            Step::Chunk(chunk) => activity.feed(chunk),
-            Step::NothingBefore(ticks) => activity.nothing_before(ticks),
+            LoadStep::Chunk(chunk) => activity.feed(chunk),
+            LoadStep::NothingBefore(ticks) => activity.nothing_before(ticks),
         }
     }
     let took = cpu_time() - began;

@@ -482,8 +482,8 @@ fn told_apart<'a>(
 }
 
 /// The rows that are kept of those that come in their order, and how many zones are in the others.
-/// Where there are too many, users have equal shares of them, and a user's processes of those of the
-/// user, each its first; what nobody's share takes goes to the first of the rest.
+/// Where there are too many, users have equal shares of them, and a user's processes of those of
+/// the user, each its first; what nobody's share takes goes to the first of the rest.
 fn share_rows(rows: Vec<OwnedRow>) -> (Vec<ZoneActivity>, u64) {
     if rows.len() <= MOST_ROWS {
         return (rows.into_iter().map(|owned| owned.row).collect(), 0);

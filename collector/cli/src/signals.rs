@@ -68,7 +68,8 @@ const ONLY_WRITING: u8 = 2;
 /// its group, and a terminal that goes away is told of by the kernel and by the shell. Nanoseconds.
 const ECHO_NS: u64 = 500_000_000;
 
-/// As long for SIGINT, which `timeout -s INT` sends twice, too: nobody presses Ctrl-C again so soon.
+/// As long for SIGINT, which `timeout -s INT` sends twice, too: nobody presses Ctrl-C again so
+/// soon.
 const INTERRUPT_ECHO_NS: u64 = 100_000_000;
 
 /// What a signal means.

@@ -234,8 +234,8 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
              are lost"
         }
         LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
-            "Threads recorded more zones than could be taken, or than their user's share: instrument \
-             less in short loops, or give the recorder a CPU"
+            "Threads recorded more zones than could be taken, or than their user's share: \
+             instrument less in short loops, or give the recorder a CPU"
         }
         LossOrigin::Lane(LaneKind::Probe) => {
             "Probes were hit more often than could be taken: probe fewer places, or give the \

@@ -332,7 +332,7 @@ fn progress_lines(bar: ProgressBar) -> PeriodicWork {
     })
 }
 
-/// `exporting for 40 s, 12 % done`. What is read to its end is not written yet, so it is never 100 %.
+/// `exporting for 40 s, 12 % done`. It is never all: what is read to its end is not written yet.
 fn sign_of_life(what: &str, done: Option<(u64, u64)>, elapsed: Duration) -> String {
     let far = done.map_or_else(String::new, |(done, total)| {
         format!(", {} % done", (done.saturating_mul(100) / total.max(1)).min(99))

@@ -62,8 +62,8 @@ impl Sources {
         self.merge.step()
     }
 
-    /// Takes the scheduling events of the lane that comes next, as many as are before all else; with
-    /// the lane's number.
+    /// Takes the scheduling events of the lane that comes next, as many as are before all else;
+    /// with the lane's number.
     #[inline]
     pub(crate) fn run_of_sched(&mut self, mut on: impl FnMut(usize, u64, &SchedStackRecord)) {
         self.merge.run(|source, cursor, end| {

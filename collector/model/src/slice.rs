@@ -191,8 +191,6 @@ pub enum FieldRole {
     FenceSignaler,
     /// Of a job of a GPU that failed: why, a text.
     JobError,
-    /// Of a zone of a GPU: how wrong its times may be, a duration.
-    ClockError,
     /// Anything else: its name says what it is.
     Named,
 }

@@ -1,6 +1,6 @@
 //! What watching scheduling costs, CPU time for each record: `cargo bench -p syscollect-triggers`.
 
-use syscollect_tests::scheduling_load::{SchedulingLoad, Step, cpu_time};
+use syscollect_tests::scheduling_load::{LoadStep, SchedulingLoad, cpu_time};
 use syscollect_triggers::Watcher;
 
 fn nanoseconds_per_record(triggers: &[&str]) -> f64 {
@@ -11,8 +11,8 @@ fn nanoseconds_per_record(triggers: &[&str]) -> f64 {
     let began = cpu_time();
     for step in steps {
         match step {
-            Step::Chunk(chunk) => watcher.feed(chunk),
-            Step::NothingBefore(ticks) => watcher.nothing_before(ticks),
+            LoadStep::Chunk(chunk) => watcher.feed(chunk),
+            LoadStep::NothingBefore(ticks) => watcher.nothing_before(ticks),
         }
     }
     let took = cpu_time() - began;

@@ -83,8 +83,8 @@ impl TicksLimit {
         }
     }
 
-    /// When what this user began then and has not ended is taken for stuck; `None` where it is not known what
-    /// is usual.
+    /// When what this user began then and has not ended is taken for stuck; `None` where it is not
+    /// known what is usual.
     pub(crate) fn stuck_at(&self, payer: Payer, began: u64) -> Option<u64> {
         let limit = match &self.kind {
             LimitKind::Fixed(limit) => *limit,

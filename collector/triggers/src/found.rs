@@ -18,8 +18,8 @@ pub(crate) struct FoundCause {
     pub(crate) at: u64,
     /// The thread, if it is of one.
     pub(crate) tid: Option<u32>,
-    /// The user who pays for the program that it is of, where the recorder knows that otherwise than
-    /// by the thread.
+    /// The user who pays for the program that it is of, where the recorder knows that otherwise
+    /// than by the thread.
     pub(crate) payer: Option<u32>,
     pub(crate) what: Occurrence,
 }

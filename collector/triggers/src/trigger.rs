@@ -14,8 +14,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// A cause, and what is to come of it.
 ///
-/// As text: `NAME: CAUSE, user www, after 2s, limit 5, pause 1m, last 20s`, of which all but the cause may be
-/// left out. Causes:
+/// As text: `NAME: CAUSE, user www, after 2s, limit 5, pause 1m, last 20s`, of which all but the
+/// cause may be left out. Causes:
 ///
 /// ```text
 /// zone "load page" > 200ms        frame > 33ms         function malloc > 1ms

@@ -189,8 +189,8 @@ impl Watcher {
         })
     }
 
-    /// Who pays for what a user does, as for the ids that a user has besides; without this each user
-    /// does.
+    /// Who pays for what a user does, as for the ids that a user has besides; without this each
+    /// user does.
     #[must_use]
     pub fn paid_by(mut self, payer: fn(u32) -> u32) -> Self {
         self.threads.payer_rule = PayerRule(payer);

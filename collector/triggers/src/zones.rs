@@ -153,8 +153,9 @@ impl Zones {
         self.behind.insert(lane);
     }
 
-    /// Forgets what is open of programs of which items are missing, before what comes is decided on.
-    /// All before `decided` was; of those of which it is news, items may be missing until `latest`.
+    /// Forgets what is open of programs of which items are missing, before what comes is decided
+    /// on. All before `decided` was; of those of which it is news, items may be missing until
+    /// `latest`.
     pub(crate) fn set_blind(&mut self, decided: u64, latest: u64) {
         self.blind.retain(|_, until| decided < *until.get_or_insert(latest));
         let blind: Vec<u32> = self.blind.keys().copied().collect();

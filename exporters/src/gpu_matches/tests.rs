@@ -289,7 +289,8 @@ proptest! {
             let model = made.job(job.thread, [submitted * us, shown * us]);
             of_ring.push((made.ring, model, told * us));
             for (marked, from, to) in &job.zones {
-                let [from, to] = [from.min(to), from.max(to)].map(|part| began + job.length * part / 100);
+                let at = |percent: &u64| began + job.length * percent / 100;
+                let [from, to] = [from.min(to), from.max(to)].map(at);
                 let off = (shift * error as f64 * us as f64) as i64;
                 let [from, to] = [from, to].map(|time| (time * us).saturating_add_signed(off));
                 let submitted = (submitted - marked.min(&submitted)) * us;

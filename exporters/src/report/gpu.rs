@@ -8,9 +8,7 @@ use super::fence_waits::FenceWaits;
 use super::row_maker::{OTHERS, RowMaker};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use syscollect_model::{
-    FieldRole, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId, Value,
-};
+use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId};
 
 /// Queues and processes that are told apart, at most 126 kB each.
 const MAX_ROWS: usize = 1024;
@@ -74,7 +72,8 @@ impl GpuTotals {
     /// A job that ends now.
     fn add(&mut self, now: u64, job: &GpuJob) {
         self.jobs += 1;
-        self.clock_error_ns = self.clock_error_ns.max(clock_error_ns(job));
+        let timed = job.zone.filter(|_| job.started.is_some());
+        self.clock_error_ns = self.clock_error_ns.max(timed.map_or(0, |zone| zone.clock_error));
         if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
             self.waited.add(waited);
         }
@@ -227,15 +226,6 @@ fn zone_row(
         ran: totals.ran.distribution(),
         waited: totals.waited.distribution(),
         clock_error_ns: totals.clock_error_ns,
-    }
-}
-
-/// How wrong the times of a zone may be; drivers tell jobs by the CPU's clock.
-fn clock_error_ns(job: &GpuJob) -> u64 {
-    let error = job.fields.iter().find(|field| field.role == FieldRole::ClockError);
-    match error.map(|field| &field.value) {
-        Some(Value::Duration(nanoseconds)) => *nanoseconds,
-        _ => 0,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Every track of a queue is a context, and every thread that handed jobs over
 //! is a row of it, as with the viewer's own contexts of Vulkan. Jobs of a track
 //! never overlap, so rows are flat. Zones that a program marked lie in each other, and so
-//! do those of a thread in one context, as long as none only overlaps another. Those that a driver's
-//! job is known to have run lie in that, in its context and row. Both clocks of the
+//! do those of a thread in one context, as long as none only overlaps another. Those that a
+//! driver's job is known to have run lie in that, in its context and row. Both clocks of the
 //! format, the program's and the GPU's, are the session's.
 
 use super::locations::{LocationKey, LocationRow, Locations, bgr};

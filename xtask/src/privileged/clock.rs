@@ -147,15 +147,24 @@ fn adjust(timex: &mut libc::timex) -> std::io::Result<()> {
     }
 }
 
-/// A CPU that goes away during the recording and comes back keeps the time right.
-pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
+/// What takes CPU 1 away and gives it back, or why nothing does.
+pub(super) fn switch_of_a_cpu() -> Result<&'static Path, Outcome> {
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
-    if fs::File::options().write(true).open(switch).is_err() {
-        return Ok(Outcome::NotOffered(format!(
+    match fs::File::options().write(true).open(switch) {
+        Ok(_) => Ok(switch),
+        Err(_) => Err(Outcome::NotOffered(format!(
             "{} cannot be written to, which only root may: CPU 1 stays on",
             switch.display()
-        )));
+        ))),
     }
+}
+
+/// A CPU that goes away during the recording and comes back keeps the time right.
+pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
+    let switch = match switch_of_a_cpu() {
+        Ok(switch) => switch,
+        Err(not_offered) => return Ok(not_offered),
+    };
     let capture = context.path("hotplug.syscap");
     let recorder = context.start(&capture, &[])?;
     let work = (|| {

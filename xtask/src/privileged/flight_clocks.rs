@@ -1,5 +1,5 @@
-//! What happens to the machine below a flight recorder: a CPU that goes and comes back, a clock that
-//! is set, and suspend. Its triggers go on, and its snapshots are whole.
+//! What happens to the machine below a flight recorder: a CPU that goes and comes back, a clock
+//! that is set, and suspend. Its triggers go on, and its snapshots are whole.
 
 use std::fs;
 use std::io;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use super::clock::switch_of_a_cpu;
 use super::context::{Context, finish, number, text, until, wait};
 use super::flight::{Flight, checked_whole};
 use super::flight_stopped::{lost_switches, switches_of};
@@ -29,13 +30,10 @@ const SUSPENDED: Duration = Duration::from_secs(5);
 /// A CPU that goes for two seconds: what runs before, meanwhile and on it afterwards is there or
 /// counted, and the next snapshot is whole.
 pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
-    let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
-    if fs::File::options().write(true).open(switch).is_err() {
-        return Ok(Outcome::NotOffered(format!(
-            "{} cannot be written to, which only root may: CPU 1 stays on",
-            switch.display()
-        )));
-    }
+    let switch = match switch_of_a_cpu() {
+        Ok(switch) => switch,
+        Err(not_offered) => return Ok(not_offered),
+    };
     let recorder = Recorder::start(context, "flight-hotplug", &["--trigger", TRIGGER])?;
     let Recorder { flight, folder, .. } = &recorder;
     let work = (|| {

@@ -22,8 +22,8 @@ const SECONDS: u64 = 4;
 /// How long the recorder is watched meanwhile.
 const WATCHED: Duration = Duration::from_secs(2);
 /// What all of it may take of a CPU, for the threads that hear, answer and close (28 to 50 % before
-/// requests were heard at a pace, 4 to 12 % since); and what it may add to the recorder's memory and
-/// to its descriptors: naming the one snapshot at a time that a member may have took 84 MiB.
+/// requests were heard at a pace, 4 to 12 % since); and what it may add to the recorder's memory
+/// and to its descriptors: naming the one snapshot at a time that a member may have took 84 MiB.
 const CPU_MAX: f64 = 0.2;
 const MEMORY_MAX: u64 = 160 * MIB;
 const DESCRIPTORS_MAX: usize = 600;

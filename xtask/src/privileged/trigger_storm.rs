@@ -1,5 +1,5 @@
-//! A storm of causes, 10,000 a second of four kinds: each is counted, snapshots are as many as limits
-//! and pauses allow, what is rare has its own, and an honest program's zones are all there.
+//! A storm of causes, 10,000 a second of four kinds: each is counted, snapshots are as many as
+//! limits and pauses allow, what is rare has its own, and an honest program's zones are all there.
 //!
 //! Compared with what the program that causes it has counted itself.
 

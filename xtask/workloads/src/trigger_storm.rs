@@ -1,5 +1,5 @@
-//! Causes of triggers at a rate, of four kinds, each of them counted: zones that take too long, hits
-//! of a probe, signals, and processes that end with a code.
+//! Causes of triggers at a rate, of four kinds, each of them counted: zones that take too long,
+//! hits of a probe, signals, and processes that end with a code.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

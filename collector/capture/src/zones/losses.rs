@@ -81,8 +81,8 @@ pub(super) fn most_lost(elapsed_ns: u64) -> u64 {
     elapsed_ns / SHORTEST_EVENT_NS
 }
 
-/// What each user's programs lost: nobody's losses are mixed with what others claim. Beyond a number
-/// of users all others are one.
+/// What each user's programs lost: nobody's losses are mixed with what others claim. Beyond a
+/// number of users all others are one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossesOfUsers(BTreeMap<Option<u32>, Losses>);
 

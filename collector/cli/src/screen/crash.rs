@@ -59,8 +59,8 @@ extern "C" fn on_crash(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                 std::mem::transmute(previous.sa_sigaction);
             // Rust's aborts. The terminal is back by now, and where registers are wide (AVX-512) a
-            // second signal's frame of 3 kB has no room on the 8 kB that handlers have: it would end
-            // by SIGSEGV, and not as Rust says.
+            // second signal's frame of 3 kB has no room on the 8 kB that handlers have: it would
+            // end by SIGSEGV, and not as Rust says.
             libc::signal(libc::SIGABRT, libc::SIG_DFL);
             // What it leaves to the default it sets that for.
             return handler(signal, info, context);

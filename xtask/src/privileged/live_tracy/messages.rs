@@ -10,16 +10,16 @@ use syscollect_tests::tracy_viewer::ReceivedTimeline;
 use super::compared::{numbered, thread_of};
 use super::span::{FIRST_ROW, KnownSpan};
 
-/// When, and whose.
+/// When a message was said, and by which thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct MessageKey {
     time: i64,
     thread: u32,
 }
 
 /// All of a file: how each message begins. Behind that, the viewer has what else is said.
 #[derive(Debug, Default)]
-pub(super) struct Messages(BTreeMap<Said, Vec<String>>);
+pub(super) struct Messages(BTreeMap<MessageKey, Vec<String>>);
 
 impl Messages {
     /// Somebody may say something.
@@ -65,7 +65,7 @@ impl Messages {
             _ => None,
         };
         if let Some((thread, text)) = said {
-            self.0.entry(Said { time, thread }).or_default().push(text);
+            self.0.entry(MessageKey { time, thread }).or_default().push(text);
         }
     }
 
@@ -77,10 +77,10 @@ impl Messages {
         span: KnownSpan,
         is_helper: impl Fn(u32) -> bool,
     ) -> Result<usize> {
-        let mut told = BTreeMap::<Said, Vec<&str>>::new();
+        let mut told = BTreeMap::<MessageKey, Vec<&str>>::new();
         let of_threads = seen.messages.iter().filter(|one| !one.own && one.thread < FIRST_ROW);
         for one in of_threads.filter(|one| span.has(one.time) && !is_helper(one.thread)) {
-            let said = Said { time: one.time, thread: one.thread };
+            let said = MessageKey { time: one.time, thread: one.thread };
             told.entry(said).or_default().push(&one.text);
         }
         let mut compared = 0;

@@ -79,12 +79,12 @@ impl Exporter for Both {
 }
 
 /// What a viewer saw of a recording, and what its file has.
-struct Seen {
+struct ComparedRecording {
     told: ReceivedTimeline,
     file: RecordedEvents,
 }
 
-impl Seen {
+impl ComparedRecording {
     fn of(mut session: Session) -> Self {
         let (live, viewer, file) = Default::default();
         let mut both = Both { live, viewer, file };
@@ -113,13 +113,13 @@ impl Seen {
 }
 
 /// The reference capture.
-fn reference() -> &'static Seen {
-    static SEEN: OnceLock<Seen> = OnceLock::new();
-    SEEN.get_or_init(|| Seen::of(golden::open(reference_capture::capture())))
+fn reference() -> &'static ComparedRecording {
+    static SEEN: OnceLock<ComparedRecording> = OnceLock::new();
+    SEEN.get_or_init(|| ComparedRecording::of(golden::open(reference_capture::capture())))
 }
 
 /// A program that has a GPU do something: zones in each other, of two queues.
-fn gpu_program() -> Seen {
+fn gpu_program() -> ComparedRecording {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "game", &[(100, "game"), (101, "render")]);
     let mut program = FakeProgram::new(&mut machine, 1, 100);
@@ -145,7 +145,9 @@ fn gpu_program() -> Seen {
     machine.switch(0, 9_000, 0, 101);
     machine.switch(0, 10_000, 0, 100);
     program.finish(&mut machine);
-    Seen::of(Session::open(CaptureReader::from_bytes(machine.finish()).unwrap()).unwrap())
+    ComparedRecording::of(
+        Session::open(CaptureReader::from_bytes(machine.finish()).unwrap()).unwrap(),
+    )
 }
 
 #[track_caller]

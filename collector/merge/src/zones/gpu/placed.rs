@@ -17,8 +17,8 @@ use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Field, FieldRole, GpuJob, GpuJobEnd, GpuZone, Lane, LaneKind, LossCause,
-    Scope, Tables, ThreadId, Track, TrackKind, Value,
+    ClockMap, Event, Field, GpuJob, GpuJobEnd, GpuZone, Lane, LaneKind, LossCause, Scope, Tables,
+    ThreadId, Track, TrackKind, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::HostClock;
@@ -301,8 +301,7 @@ impl PlacedGpuZone {
         references.describe(engine, client, &mut slice, attributes);
         let error = engine.tables.strings.intern("error of its clock");
         if self.began.is_some() {
-            let deviation = Value::Duration(self.deviation);
-            slice.fields.push(Field::new(FieldRole::ClockError, error, deviation));
+            slice.fields.push(Field::named(error, Value::Duration(self.deviation)));
         }
         let times = [Some(self.submitted), self.began];
         let [submitted, started] =

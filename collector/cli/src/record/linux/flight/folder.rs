@@ -4,7 +4,8 @@
 //! of the trigger that has most: what fires often takes no other's.
 //!
 //! Others may be able to make files in it, too. Theirs do not count, and are left alone; names that
-//! they have taken are as many as they like, so that the last ones that are tried cannot be guessed.
+//! they have taken are as many as they like, so that the last ones that are tried cannot be
+//! guessed.
 
 use super::places::Requester;
 use crate::output::{DraftFile, Target};
@@ -117,8 +118,8 @@ impl SnapshotFolder {
         bail!("all names like {stem}.2.syscap are taken")
     }
 
-    /// Looks after one that came to nothing: nothing is left of one that is empty, and one that kept
-    /// its draft's name, as where somebody has taken its own, counts under that.
+    /// Looks after one that came to nothing: nothing is left of one that is empty, and one that
+    /// kept its draft's name, as where somebody has taken its own, counts under that.
     pub(super) fn settle(&self, files: &OutputFiles) {
         let draft = files.capture.beside_unchecked(files.draft_name());
         if files.capture.own_size() == Some(0) {

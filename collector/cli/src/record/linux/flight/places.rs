@@ -191,7 +191,8 @@ impl Places {
             Some((index, taken, taken.requester.payer().filter(|_| waits)?))
         });
         let gives_way = waiting.filter(|(_, taken, of)| match *of == payer {
-            // Triggers that each fire once wait for each other: none of their snapshots lacks names.
+            // Triggers that each fire once wait for each other: none of their snapshots lacks
+            // names.
             true => self.count_of_same(taken.requester) > self.count_of_same(requester) + 1,
             false => has_clearly_more(of_payer(*of), own),
         });

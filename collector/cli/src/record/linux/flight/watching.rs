@@ -172,8 +172,8 @@ impl PendingSnapshots {
         self.waiting.iter().filter(|one| one.firing.payer == payer).count()
     }
 
-    /// One more waits; where that is more than may, the one of which nothing comes: this one, or the
-    /// last of the user with most.
+    /// One more waits; where that is more than may, the one of which nothing comes: this one, or
+    /// the last of the user with most.
     fn add(&mut self, firing: Firing) -> Option<Firing> {
         let pending = PendingSnapshot { firing, due_since: None };
         let share = pending.share();
